@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where GPU-feeding time went: the heart of ingero.
+//
+// For each process with CUDA calls, its time between first and last GPU
+// submission is cut into FeedState intervals. Every interval in which the GPU
+// was or may have been starved is walked back from its end (the submission
+// that ended it): while the submitting thread ran it was host work; while it
+// was runnable it waited for whoever held the CPU; while it slept the walk
+// jumps to the thread that woke it, at the moment of the waking, and goes on
+// there, down to the interval's begin. Every nanosecond lands on exactly one
+// PathCell; what cannot be known lands on kUnknown.
+//
+// Invariants (asserted on every fixture and in release builds):
+//  (1) per process, feed intervals partition [first submission, last event].
+//  (2) the ns of the path cells of one starved interval sum to its length.
+//  (3) the parts of a call's split sum to its duration.
+//
+// Bounded memory: the walk runs over windows from the newest to the oldest;
+// one window's switches and calls are in memory at a time.
+#ifndef INGERO_ANALYSIS_ATTRIBUTION_H_
+#define INGERO_ANALYSIS_ATTRIBUTION_H_
+
+#include <functional>
+
+#include "analysis/trace.h"
+
+namespace ingero::analysis {
+
+// On disk (feed_table): append only.
+enum class FeedState : uint8_t {
+  // Drained by a synchronisation and nothing submitted since: the GPU had
+  // nothing from this process.
+  kIdle = 1,
+  // Someone waits in a sync with work pending, or a launch waits for the full
+  // queue: the GPU is working.
+  kBusy = 2,
+  // Work was submitted and nobody has asked since: busy or drained, unknown.
+  kUnknown = 3,
+  // The host itself copies pageable memory for the GPU, queue otherwise empty:
+  // the GPU computes nothing.
+  kHostCopy = 4,
+  // Context creation, module load or first use of a kernel, queue empty.
+  kColdStart = 5,
+};
+
+// On disk (path_table): append only.
+enum class Reason : uint8_t {
+  kUnknown = 0,      // no data: loss, no kernel stream, before the trace
+  kHostCode = 1,     // running outside any CUDA call
+  kCudaCall = 2,     // running inside a CUDA call that submits nothing
+                     // (func says which)
+  kWaitingForCpu = 3,  // runnable; culprit = longest holder of that CPU
+  kDiskWait = 4,
+  kSleepTimer = 5,   // asleep by its own choice: nanosleep and kin
+  kSleepNetwork = 6,  // asleep in a socket or poll call, woken by interrupt
+  kSleepOther = 7,   // asleep, woken by interrupt or nobody known
+  kPageableCopy = 8,  // running inside a copy of pageable memory
+  kColdStart = 9,    // inside first use, context creation, module load
+  kStopped = 10,
+  kBlocked = 11,     // uninterruptible sleep that is not block I/O
+  kSubmitting = 12,  // inside the submitting call itself (launch, copy)
+};
+
+// Whether the GPU is known to have been starved during these ns.
+// On disk: append only.
+enum class Certainty : uint8_t {
+  kKnown = 1,     // FeedState kIdle, kHostCopy, kColdStart
+  kPossible = 2,  // FeedState kUnknown
+};
+
+struct FeedInterval {
+  Interval range;
+  Ns time;                 // == range.length() unless folded
+  uint64_t intervals = 1;  // how many were folded into this one
+  ProcessIndex process = kNone;
+  uint32_t device = 0;
+  FeedState state = FeedState::kUnknown;
+};
+
+// One stretch of a critical path, or many short ones of the same kind folded
+// into a cell of at most kCellLength.
+struct PathCell {
+  Interval range;         // first to last stretch
+  Ns time;                // sum of the stretches
+  uint64_t stretches = 1;
+  ProcessIndex process = kNone;  // the starved one
+  ThreadIndex thread = kNone;    // whose time this is
+  ThreadState state = ThreadState::kUnknown;  // of `thread`
+  Reason reason = Reason::kUnknown;
+  ThreadIndex culprit = kNone;  // kWaitingForCpu: holder of the CPU
+  FuncIndex func = kNone;       // kCudaCall, kPageableCopy, kColdStart
+  Certainty certainty = Certainty::kKnown;
+  uint64_t pages = 0;           // allocated by `thread` in these ns
+  // What ended the starved interval this belongs to: class of the submission
+  // (a host-to-device copy says that the work before it prepared data).
+  CallClass ended_by = CallClass::kOther;
+  int16_t syscall = -1;         // asleep in
+};
+
+inline constexpr Ns kCellLength{10'000'000};
+
+struct CallSplit {
+  Ns begin;
+  ThreadIndex thread = kNone;
+  FuncIndex func = kNone;
+  ProcessIndex process = kNone;
+  Ns running, runnable, sleeping, io, unknown;
+  ThreadIndex holder = kNone, waker = kNone;
+};
+
+class AttributionSink {
+ public:
+  virtual ~AttributionSink() = default;
+  // Any order; a store sorts by block.
+  virtual void OnFeed(const FeedInterval& feed) = 0;
+  virtual void OnPath(const PathCell& cell) = 0;
+  virtual void OnSplit(const CallSplit& split) = 0;
+};
+
+// Called now and then with the fraction done, 0..1.
+using Progress = std::function<void(double)>;
+
+// Reads the whole trace and reports everything to `sink`.
+void Attribute(const TraceSource& trace, AttributionSink* sink,
+               const Progress& progress);
+
+}  // namespace ingero::analysis
+
+#endif  // INGERO_ANALYSIS_ATTRIBUTION_H_

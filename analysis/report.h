@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answer as data: what `ingero explain` prints as text and JSON, and what
+// every other front end will print. Facts with units; words in `claim`,
+// `text` and timeline lines are complete sentences, made once, here.
+//
+// The JSON form is docs/explain.schema.json; names there are these names.
+#ifndef INGERO_ANALYSIS_REPORT_H_
+#define INGERO_ANALYSIS_REPORT_H_
+
+#include <map>
+
+#include "analysis/attribution.h"
+#include "analysis/trace.h"
+#include "base/histogram.h"
+
+namespace ingero::analysis {
+
+// Share of the window's wall time that was lost: HIGH >= 20 %, MEDIUM >= 5 %,
+// LOW >= 1 %, INFO below, or nothing lost.
+enum class Severity : uint8_t { kInfo, kLow, kMedium, kHigh };
+
+struct Culprit {
+  uint32_t pid = 0;
+  Ns start;
+  std::string name;    // "pt_data_worker/2255"
+  double share = 0;    // of the finding's lost time
+  Ns time;
+};
+
+struct TimelineLine {
+  enum class Layer : uint8_t { kSystem, kHost, kCuda } layer;
+  Ns at;             // relative to the window's begin
+  std::string text;  // one sentence
+};
+
+struct Evidence {
+  std::string text;       // "main thread asleep 31.0 s of 38.2 s starved"
+  std::string name;       // machine name: "asleep_ns"
+  double value = 0;
+  std::string unit;       // "ns", "count", "ratio", "bytes"
+  Interval window;
+  std::string query;      // command that shows the rows behind it
+};
+
+struct Recommendation {
+  std::string text;
+  Ns gain;  // at most, from the attribution; 0 = not known
+};
+
+enum class Confidence : uint8_t { kLow, kMedium, kHigh };
+
+struct Finding {
+  std::string id;      // "<cause>/<pid>": stable within a trace
+  std::string cause;   // kebab-case, DESIGN "Cause ids"
+  Severity severity = Severity::kInfo;
+  std::string claim;   // one or two sentences with numbers
+  uint32_t pid = 0;
+  Ns lost;             // known starved time attributed to this cause
+  Ns lost_at_most;     // plus what may have been starved
+  std::vector<Interval> windows;  // where it happened, folded, longest first
+  std::vector<TimelineLine> timeline;
+  std::vector<Culprit> culprits;
+  std::vector<Evidence> evidence;
+  std::vector<Recommendation> recommendations;
+  std::vector<std::string> symptoms;  // slow operations that follow from it
+  Confidence confidence = Confidence::kMedium;
+  std::string coverage;  // "complete", or what is missing
+};
+
+struct NotEvaluated {
+  std::string cause;
+  std::string why;
+};
+
+// Per process and device.
+struct Feeding {
+  ProcessIndex process = kNone;
+  uint32_t device = 0;
+  Ns span;
+  Ns idle_at_least;   // kIdle + kHostCopy + kColdStart
+  Ns idle_at_most;    // idle_at_least + kUnknown
+  Ns known_busy;
+  Ns cold_start;      // part of idle_at_least
+  Ns host_copy;       // part of idle_at_least
+};
+
+struct Operation {
+  FuncIndex func = kNone;
+  ProcessIndex process = kNone;
+  uint64_t count = 0;       // first uses excluded, as in all figures below
+  Ns total, average, p50, p95, p99, max;
+  uint64_t first_uses = 0;
+  Ns first_use_time;
+  uint64_t errors = 0;
+  uint64_t bytes = 0;
+  double wall_share = 0;    // outermost time over the window's length
+};
+
+struct ProcessActivity {
+  ProcessIndex process = kNone;
+  std::string role;  // "main", "worker", "other", "ingero"
+  uint64_t calls = 0;
+  uint64_t preempted = 0, slept = 0, yielded = 0;  // context switches by kind
+  Ns running, runnable, sleeping, io;
+  Ns average_off_cpu, worst_off_cpu;
+  uint64_t pages = 0;
+  uint64_t min_faults = 0, maj_faults = 0;
+};
+
+// Summaries the store keeps per second, over the asked window.
+struct Summaries {
+  std::vector<Operation> operations;
+  std::vector<ProcessActivity> activities;  // role empty
+};
+
+// Facts about the recording that the analysis only passes on.
+struct TraceFacts {
+  std::string host, boot_id, tool_version, store_path;
+  int64_t wall_clock_at_span_begin_ns = 0;  // CLOCK_REALTIME, 0 = not known
+  uint32_t cpus = 0;                        // online, 0 = not known
+  Ns clock_error;                           // bound, worst stream
+  Ns page_cost;                             // per page, 0 = not measured
+  uint64_t events = 0;
+  Ns tracing_cost;            // time the collectors took from the program
+  std::vector<std::string> streams;   // one sentence each
+  std::vector<std::string> coverage;  // one sentence each
+  std::vector<std::string> missing;   // what was not recorded, and so ...
+};
+
+struct Report {
+  Interval window;  // asked, clipped to the span
+  Interval span;
+  bool complete = true;  // no data-loss row touches the window
+  TraceFacts facts;
+  // Copies of the trace's tables, so that indices can be resolved.
+  std::vector<Process> processes;
+  std::vector<Thread> threads;
+  std::vector<Function> functions;
+  std::vector<Loss> losses;  // touching the window
+  std::vector<Feeding> feeding;
+  std::vector<Operation> operations;  // most total time first
+  std::vector<ProcessActivity> activities;
+  std::vector<Finding> findings;      // most lost time first
+  std::vector<NotEvaluated> not_evaluated;
+  std::string verdict;  // one or two sentences: the answer
+};
+
+// What BuildReport reads: the trace, plus what attribution stored. Rows that
+// straddle the window's edge are clipped in proportion by the callee.
+class ReportSource {
+ public:
+  virtual ~ReportSource() = default;
+  virtual const TraceSource& trace() const = 0;
+  virtual TraceFacts facts() const = 0;
+  virtual std::unique_ptr<Cursor<FeedInterval>> Feeds(Interval window)
+      const = 0;
+  virtual std::unique_ptr<Cursor<PathCell>> Paths(Interval window) const = 0;
+  virtual std::unique_ptr<Cursor<CallSplit>> Splits(Interval window) const = 0;
+  virtual Summaries Summarize(Interval window) const = 0;
+};
+
+struct ReportOptions {
+  std::optional<Interval> window;  // default: the whole span
+  std::optional<uint32_t> pid;     // only this process (and its workers)
+};
+
+Report BuildReport(const ReportSource& source, const ReportOptions& options);
+
+}  // namespace ingero::analysis
+
+#endif  // INGERO_ANALYSIS_REPORT_H_

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the store and of kernel streams: which columns a row has.
+//
+// One place for all of them, because the companion writes some, merge writes
+// the rest, and dump, SQL and the tests read any by name. Ids and column
+// numbers are on disk: append, never renumber. Times are ns on the host's
+// CLOCK_MONOTONIC. "owner" is the block's owner field and part of its key.
+#ifndef INGERO_BASE_TABLES_H_
+#define INGERO_BASE_TABLES_H_
+
+#include <array>
+
+#include "base/block_codec.h"
+
+namespace ingero {
+
+using enum Transform;
+
+
+// ---- written by the companion -------------------------------------------
+
+// Context switches. owner = cpu. Sorted by time. Meanings: struct
+// ingero_ring_switch in wire/wire.h.
+namespace switch_table {
+enum Col : size_t {
+  kT, kPrevTid, kPrevTgid, kNextTid, kNextTgid, kFlags, kPrevState,
+  kPrevSyscall,  // number + 1; 0 = none
+  kPrevArg0, kPrevArg1, kWakeT, kWakerTid, kWakerTgid, kPrevPages,
+  kPrevLargeAllocs, kPrevMinFaults, kPrevMajFaults, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},        {"prev_tid", kDelta},   {"prev_tgid", kDelta},
+    {"next_tid", kDelta},    {"next_tgid", kDelta},  {"flags", kPlain},
+    {"prev_state", kPlain},  {"prev_syscall", kPlain}, {"prev_arg0", kPlain},
+    {"prev_arg1", kPlain},   {"wake_ns", kMinusTime}, {"waker_tid", kPlain},
+    {"waker_tgid", kPlain},  {"prev_pages", kPlain},
+    {"prev_large_allocs", kPlain}, {"prev_min_faults", kPlain},
+    {"prev_maj_faults", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{1, "switches", kColumns, false};
+}  // namespace switch_table
+
+// Life of tasks: enum ingero_task_event. owner = 0. text = comm, or for
+// EXISTING/FORK/EXEC of a process: comm NUL exe NUL cmdline (args by 0x1f),
+// as far as known.
+namespace task_table {
+enum Col : size_t {
+  kT, kEvent, kTid, kTgid, kParentTid, kParentTgid, kStartNs, kNsTid, kNsTgid,
+  kPidNamespace, kCgroupId, kCode, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},       {"event", kPlain},     {"tid", kDelta},
+    {"tgid", kDelta},       {"parent_tid", kDelta}, {"parent_tgid", kDelta},
+    {"start_ns", kDelta},   {"ns_tid", kDelta},    {"ns_tgid", kDelta},
+    {"pid_namespace", kDelta}, {"cgroup_id", kDelta}, {"code", kZigzag}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{2, "tasks", kColumns, true};
+}  // namespace task_table
+
+// System samples. owner = 0. metric: enum Metric.
+namespace sample_table {
+enum Col : size_t { kT, kMetric, kInstance, kValue, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"metric", kPlain},
+                                      {"instance", kPlain},
+                                      {"value", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
+}  // namespace sample_table
+
+// On disk: append. Counters are totals since boot unless said otherwise.
+// X(enumerator, value, "name", unit, meaning of instance)
+#define INGERO_METRICS(X)                                                    \
+  X(kCpuOnline, 1, "cpu.online", "cpus", "")                                 \
+  X(kCpuBusyNs, 2, "cpu.busy", "ns", "cpu")                                  \
+  X(kCpuIdleNs, 3, "cpu.idle", "ns", "cpu")                                  \
+  X(kCpuStealNs, 4, "cpu.steal", "ns", "cpu")                                \
+  X(kContextSwitches, 5, "cpu.switches", "count", "")                        \
+  X(kLoad1, 6, "load.1m", "1/1000", "")                                      \
+  X(kPsiCpuSomeUs, 7, "psi.cpu.some", "us", "")                              \
+  X(kPsiIoSomeUs, 8, "psi.io.some", "us", "")                                \
+  X(kPsiIoFullUs, 9, "psi.io.full", "us", "")                                \
+  X(kPsiMemorySomeUs, 10, "psi.memory.some", "us", "")                       \
+  X(kPsiMemoryFullUs, 11, "psi.memory.full", "us", "")                       \
+  X(kMemAvailableBytes, 12, "mem.available", "bytes", "")                    \
+  X(kMemTotalBytes, 13, "mem.total", "bytes", "")                            \
+  X(kSwapUsedBytes, 14, "swap.used", "bytes", "")                            \
+  X(kCgroupPeriods, 15, "cgroup.periods", "count", "cgroup id; text path")   \
+  X(kCgroupThrottled, 16, "cgroup.throttled", "count", "cgroup id")          \
+  X(kCgroupThrottledNs, 17, "cgroup.throttled_time", "ns", "cgroup id")      \
+  X(kGpuUtilization, 18, "gpu.utilization", "percent", "GPU")                \
+  X(kGpuMemoryUsedBytes, 19, "gpu.memory", "bytes", "GPU")                   \
+  X(kGpuSmClockMhz, 20, "gpu.clock.sm", "MHz", "GPU")                        \
+  X(kGpuThrottleReasons, 21, "gpu.throttle", "NVML bit mask", "GPU")         \
+  X(kGpuProcesses, 22, "gpu.processes", "count", "GPU")                      \
+  X(kPageCostNs, 23, "page.cost", "ns", "measured once by the companion: "   \
+    "first touch of one 4 KiB page of anonymous memory")                     \
+  X(kOwnCpuNs, 24, "ingero.cpu", "ns", "companion's own CPU time")
+
+enum class Metric : uint16_t {
+#define X(id, value, name, unit, instance) id = value,
+  INGERO_METRICS(X)
+#undef X
+};
+
+// Losses. owner = cpu (companion) or stream index (merge). t = begin of the
+// range in which the count was lost.
+namespace loss_table {
+enum Col : size_t { kT, kEndT, kLoss, kCountLost, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"end_ns", kDelta},
+                                      {"loss", kPlain},
+                                      {"count", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{4, "losses", kColumns, false};
+}  // namespace loss_table
+
+// Paired clock samples, host-wide. owner = 0.
+namespace knot_table {
+enum Col : size_t { kT, kTsc, kWindowTicks, kRealNs, kCount };
+inline constexpr Column kColumns[] = {{"mono_ns", kDelta},
+                                      {"tsc", kDelta},
+                                      {"window_ticks", kPlain},
+                                      {"real_ns", kDelta}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{5, "knots", kColumns, false};
+}  // namespace knot_table
+
+// ---- written by merge ---------------------------------------------------
+
+// Finished and in-flight calls. owner = process index. Sorted by begin.
+namespace call_table {
+enum Col : size_t {
+  kT, kDuration, kTid,  // host tid where known, else the stream's own
+  kFunc,                // function index of the store
+  kResult, kDepth,
+  kFlags,  // wire call flags in bits 0..7; CallFlag above
+  kWord0, kWord1, kWord2, kWord3, kCount
+};
+// Bits of kFlags added by merge.
+enum CallFlag : uint64_t {
+  kHostPinned = 1 << 8,    // copy: the host side lies in pinned memory
+  kHostPageable = 1 << 9,  // copy: the host side is not pinned
+  kNoEnd = 1 << 10,        // in flight when its process or the trace ended
+  kFirstCall = 1 << 11,    // first call of this function in its process
+};
+inline constexpr Column kColumns[] = {
+    {"begin_ns", kDelta}, {"duration_ns", kPlain}, {"tid", kDelta},
+    {"func", kPlain},     {"result", kPlain},      {"depth", kPlain},
+    {"flags", kPlain},    {"word0", kDelta},       {"word1", kDelta},
+    {"word2", kDelta},    {"word3", kDelta}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{16, "calls", kColumns, false};
+}  // namespace call_table
+
+// Attribution: where a starved process's GPU-feeding time went. owner =
+// starved process index. Rows cover [t, end) and hold `ns` of it: equal for a
+// single stretch, less where short stretches of one kind were folded into a
+// cell (see analysis/attribution.h). Sorted by t.
+namespace path_table {
+enum Col : size_t {
+  kT, kEndOffset,  // end - t
+  kNs, kStretches, kThread, kState, kReason, kCulprit, kFunc, kCertainty,
+  kPages, kDetail, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},     {"length_ns", kPlain}, {"ns", kPlain},
+    {"stretches", kPlain}, {"thread", kDelta},   {"state", kPlain},
+    {"reason", kPlain},   {"culprit", kPlain},   {"func", kPlain},
+    {"certainty", kPlain}, {"pages", kPlain},    {"detail", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{17, "path", kColumns, false};
+}  // namespace path_table
+
+// GPU feeding. owner = process index. kState: analysis::FeedState.
+namespace feed_table {
+enum Col : size_t { kT, kLength, kNs, kIntervals, kDevice, kState, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},  {"length_ns", kPlain},
+                                      {"ns", kPlain},    {"intervals", kPlain},
+                                      {"device", kPlain}, {"state", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{18, "feed", kColumns, false};
+}  // namespace feed_table
+
+// Split of calls during which their thread left the CPU, waited for one, or
+// was not known. owner = process index. A call without a row ran throughout.
+// Parts sum to the call's duration.
+namespace split_table {
+enum Col : size_t {
+  kT, kTid, kFunc, kRunningNs, kRunnableNs, kSleepingNs, kIoNs, kUnknownNs,
+  kHolder,  // thread index that held the CPU longest; plus 1, 0 = none
+  kWaker,   // thread index of the last waker; plus 1
+  kCount
+};
+inline constexpr Column kColumns[] = {
+    {"begin_ns", kDelta},  {"tid", kDelta},        {"func", kPlain},
+    {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
+    {"io_ns", kPlain},     {"unknown_ns", kPlain}, {"holder", kPlain},
+    {"waker", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{19, "splits", kColumns, false};
+}  // namespace split_table
+
+// What each thread was doing at the keyframe's time, so that any window can
+// be opened without reading from the start. owner = 0; all rows of one
+// keyframe share t. kState: analysis::ThreadState.
+namespace keyframe_table {
+enum Col : size_t {
+  kT, kTid, kTgid, kState, kSince, kCpu, kSyscall, kFlags, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},  {"tid", kDelta},        {"tgid", kDelta},
+    {"state", kPlain}, {"since_ns", kMinusTime}, {"cpu", kPlain},
+    {"syscall", kPlain}, {"flags", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{20, "keyframes", kColumns, false};
+}  // namespace keyframe_table
+
+// Scheduling per second and thread. owner = 0. t = begin of the second.
+namespace sched_summary_table {
+enum Col : size_t {
+  kT, kTid, kTgid, kPreempted, kSlept, kYielded, kRunningNs, kRunnableNs,
+  kSleepingNs, kIoNs, kWorstOffCpuNs, kPages, kMinFaults, kMajFaults, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},      {"tid", kDelta},        {"tgid", kDelta},
+    {"preempted", kPlain}, {"slept", kPlain},      {"yielded", kPlain},
+    {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
+    {"io_ns", kPlain},     {"worst_off_cpu_ns", kPlain}, {"pages", kPlain},
+    {"min_faults", kPlain}, {"maj_faults", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{21, "sched_summary", kColumns, false};
+}  // namespace sched_summary_table
+
+// Calls per second, process and function. owner = process index. text = the
+// serialized histogram (base/histogram.h) of durations, first uses excluded.
+namespace op_summary_table {
+enum Col : size_t {
+  kT, kFunc, kCalls, kTotalNs, kOutermostNs, kMaxNs, kFirstUses, kFirstUseNs,
+  kErrors, kBytes, kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},     {"func", kDelta},      {"calls", kPlain},
+    {"total_ns", kPlain}, {"outermost_ns", kPlain}, {"max_ns", kPlain},
+    {"first_uses", kPlain}, {"first_use_ns", kPlain}, {"errors", kPlain},
+    {"bytes", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{22, "op_summary", kColumns, true};
+}  // namespace op_summary_table
+
+inline constexpr std::array kAllTables = {
+    &switch_table::kSchema,   &task_table::kSchema,
+    &sample_table::kSchema,   &loss_table::kSchema,
+    &knot_table::kSchema,     &call_table::kSchema,
+    &path_table::kSchema,     &feed_table::kSchema,
+    &split_table::kSchema,    &keyframe_table::kSchema,
+    &sched_summary_table::kSchema, &op_summary_table::kSchema};
+
+// nullptr where no table has this id.
+constexpr const TableSchema* FindTable(uint16_t id) {
+  for (const TableSchema* t : kAllTables)
+    if (t->id == id) return t;
+  return nullptr;
+}
+
+}  // namespace ingero
+
+#endif  // INGERO_BASE_TABLES_H_

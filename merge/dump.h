@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text twin of every binary format: prints a stream or a store, one event a
+// line, times in ns on CLOCK_MONOTONIC.
+#ifndef INGERO_MERGE_DUMP_H_
+#define INGERO_MERGE_DUMP_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ingero::merge {
+
+enum class DumpFormat { kText, kJsonLines };
+
+// `path`: a stream file, a store folder. `write` gets whole lines. Damage is
+// reported in Status after everything readable has been written.
+Status Dump(const std::string& path, DumpFormat format,
+            const std::function<void(std::string_view)>& write);
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_DUMP_H_

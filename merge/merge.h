@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads streams, aligns clocks, joins by pid and tid, runs the attribution and
+// keeps the result in an LMDB store. Re-runnable: a second merge with nothing
+// new changes nothing; what is new is added.
+//
+// Threads: one merge per store at a time (a second waits or is told); readers
+// of the store are never disturbed. Errors: Status; damage in a stream is
+// counted as a loss and reading goes on.
+#ifndef INGERO_MERGE_MERGE_H_
+#define INGERO_MERGE_MERGE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/interval.h"
+#include "base/status.h"
+
+namespace ingero::merge {
+
+// One stream file, from its header alone.
+struct StreamInfo {
+  std::string path;
+  bool kernel = false;       // else a process's CUDA stream
+  uint64_t stream_id = 0;
+  std::string boot_id;       // hex
+  uint32_t pid = 0;
+  std::string comm;
+  std::string host;
+  Interval span;             // host CLOCK_MONOTONIC; end = last write
+  int64_t created_real_ns = 0;
+  uint64_t bytes = 0;
+  bool live = false;         // its writer still runs
+  std::string problem;       // "" = readable
+};
+
+// Streams that overlap in time on one boot (directly or through others).
+struct Recording {
+  std::string id;            // "20261129-220035-1a2b": begin, and of the boot
+  std::vector<StreamInfo> streams;
+  std::string store_path;    // <first dir>/<id>.store
+  bool merged = false;       // the store exists
+};
+
+// Oldest first. Folders that do not exist are skipped.
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs);
+
+struct MergeOptions {
+  std::vector<std::string> dirs;  // empty: base/trace_dir.h DefaultTraceDirs()
+  std::string output;             // "": the recording's own store_path
+  std::string recording;          // id; "": the newest
+  // stage is a short verb phrase ("reading streams"); fraction 0..1.
+  std::function<void(const std::string& stage, double fraction,
+                     uint64_t events)> progress;
+};
+
+struct MergeSummary {
+  std::string store_path;
+  uint64_t cuda_streams = 0, kernel_streams = 0;
+  uint64_t calls = 0, switches = 0, tasks = 0, samples = 0;  // in the store
+  uint64_t added_events = 0;      // by this merge; 0 = nothing new
+  uint64_t store_bytes = 0;
+  std::vector<std::string> notes;  // what is missing and so cannot be judged
+};
+
+Result<MergeSummary> Merge(const MergeOptions& options);
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_MERGE_H_

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between the recorders and the readers.
+ *
+ * Three programs include this file unchanged: the preload shim (C), the BPF
+ * programs (C, BPF target) and merge (C++20). Fixed-width types only; explicit
+ * padding; little endian (the magic shows it).
+ *
+ * How to change it
+ *   - Enum values and field offsets are on disk: append, never renumber, never
+ *     move. Retired values stay as comments.
+ *   - A new record kind needs no version: readers skip unknown kinds by size
+ *     and count them. A changed layout bumps INGERO_WIRE_MINOR (old readers
+ *     still work) or INGERO_WIRE_MAJOR (they must refuse), updates
+ *     tests/wire/layout.golden and docs/formats.md in one commit.
+ *
+ * Vocabulary
+ *   stream  one file written by one recorder (a traced process, or the kernel
+ *           companion)
+ *   block   64 KiB unit of a CUDA stream file; block 0 is the stream header
+ *   slot    a block that one thread appends to in place (mapped, shared)
+ *   record  what happened, 8-byte aligned, framed by struct ingero_record
+ *   ticks   the time stamp counter as read by rdtsc (INGERO_CLOCK_TSC), or
+ *           CLOCK_MONOTONIC ns where the TSC is not usable
+ *
+ * A CUDA stream file
+ *
+ *     block 0        struct ingero_stream_header, zero-filled to 64 KiB
+ *     block 1..n     struct ingero_block_header, then records
+ *
+ * A thread claims a LIVE block (its slot), appends records to the mapping and
+ * publishes each by a release store of `cursor`. When full it writes the
+ * records to a fresh DATA block with one pwrite and resets the slot by one
+ * release store of `cursor` = (sequence + 1) << 32. So a reader that finds a
+ * LIVE block and a DATA block with equal (slot, sequence) has the same records
+ * twice and drops the LIVE copy; there is no instant at which a record is in
+ * neither. A block that is all zeros was reserved and never written.
+ *
+ * A kernel stream file is a struct ingero_stream_header (padded to
+ * header_bytes) followed by coded blocks; see base/block_codec.h.
+ */
+#ifndef INGERO_WIRE_H
+#define INGERO_WIRE_H
+
+#ifdef __bpf__
+/* kernel_types.h defines __u8 .. __u64 before this file is included. */
+#else
+#include <linux/types.h>
+#endif
+
+#define INGERO_MAGIC_CUDA 0x3141445543474e49ULL   /* "INGCUDA1" */
+#define INGERO_MAGIC_KERNEL 0x314e524b47474e49ULL /* "INGGKRN1" */
+#define INGERO_MAGIC_BLOCK 0x4b4c4249U            /* "IBLK" */
+#define INGERO_WIRE_MAJOR 1
+#define INGERO_WIRE_MINOR 0
+
+#define INGERO_BLOCK_BYTES 65536
+#define INGERO_HEADER_BYTES 4096
+#define INGERO_INFLIGHT_DEPTH 4
+#define INGERO_CALL_WORDS_MAX 4
+#define INGERO_COMM_LEN 16
+
+enum ingero_clock {
+	INGERO_CLOCK_TSC = 1,       /* ticks are rdtsc; KNOT records map them */
+	INGERO_CLOCK_MONOTONIC = 2, /* ticks are CLOCK_MONOTONIC ns */
+};
+
+/* ---- losses ------------------------------------------------------------ */
+
+/*
+ * Every way in which data can be missing. The ids are on disk. The text says
+ * what happened and what to change; reports print it.
+ * X(id, value, kebab-id, severity, text)   severity: 2 data lost, 1 notice
+ */
+#define INGERO_LOSSES(X)                                                                             \
+	X(LOSS_WRITE_FAILED, 1, "write-failed", 2,                                                   \
+	  "a full buffer could not be written out; free disk space or set INGERO_DIR elsewhere")     \
+	X(LOSS_NO_SLOT, 2, "no-slot", 2,                                                             \
+	  "a thread got no buffer (no space or no memory); its calls were not recorded")             \
+	X(LOSS_REENTRANT, 3, "reentrant", 2,                                                         \
+	  "a call was made from inside the recorder (signal handler or allocator hook)")             \
+	X(LOSS_UNRESOLVED, 4, "unresolved", 1,                                                       \
+	  "a function was called through a pointer that was resolved before the shim saw it")        \
+	X(LOSS_RING_OVERWRITTEN, 5, "ring-overwritten", 1,                                           \
+	  "INGERO_BUFFER=ring kept only the newest data, as asked")                                  \
+	X(LOSS_SWITCH_RING_FULL, 16, "switch-ring-full", 2,                                          \
+	  "context switches came faster than ingero-kprobe could read; use a larger --buffer")       \
+	X(LOSS_TASK_RING_FULL, 17, "task-ring-full", 2,                                              \
+	  "fork/exec/exit records did not fit; use a larger --buffer")                               \
+	X(LOSS_TASK_STORAGE, 18, "task-storage", 2,                                                  \
+	  "no task storage for a thread; its waker, page counts and wake time are missing")          \
+	X(LOSS_WRITER_BEHIND, 19, "writer-behind", 2,                                                \
+	  "the disk was slower than the kernel events; the queue bound was reached")                 \
+	X(LOSS_BPF_MISSED, 20, "bpf-missed", 2,                                                      \
+	  "the kernel skipped a BPF program (recursion); that event is missing")                     \
+	X(LOSS_DAMAGED_BLOCK, 32, "damaged-block", 2,                                                \
+	  "a block of a stream failed its check and was skipped")                                    \
+	X(LOSS_TORN_TAIL, 33, "torn-tail", 1,                                                        \
+	  "a stream ended in the middle of a record (its writer was killed)")                        \
+	X(LOSS_UNKNOWN_KIND, 34, "unknown-kind", 1,                                                  \
+	  "records of a newer ingero were skipped; merge with that version")                         \
+	X(LOSS_NO_CLOCK, 35, "no-clock", 2,                                                          \
+	  "a stream holds no usable clock samples; its calls could not be placed in time")
+
+enum ingero_loss {
+#define X(id, value, kebab, severity, text) INGERO_##id = value,
+	INGERO_LOSSES(X)
+#undef X
+	INGERO_LOSS_MAX = 64
+};
+
+/* ---- stream header ------------------------------------------------------ */
+
+/*
+ * First bytes of every stream file. Written once by the recorder before any
+ * block, except the fields under "live", which the recorder updates in place
+ * (naturally aligned 8-byte stores) while it runs.
+ */
+struct ingero_stream_header {
+	__u64 magic;        /* INGERO_MAGIC_* */
+	__u16 major;        /* INGERO_WIRE_MAJOR */
+	__u16 minor;
+	__u32 header_bytes; /* INGERO_HEADER_BYTES */
+	__u64 features;     /* reserved, 0 */
+	__u32 clock;        /* enum ingero_clock */
+	__u32 block_bytes;  /* INGERO_BLOCK_BYTES; 0 in a kernel stream */
+	__u64 stream_id;    /* random, never 0 */
+	__u8 boot_id[16];   /* /proc/sys/kernel/random/boot_id, binary */
+	__u64 created_mono_ns; /* CLOCK_MONOTONIC of the recorder's own time namespace */
+	__u64 created_real_ns; /* CLOCK_REALTIME at the same moment */
+	__s64 monotonic_offset_ns; /* own CLOCK_MONOTONIC minus the host's (time namespace) */
+	__u64 tsc_hz;       /* nominal, 0 = unknown; never used where knots exist */
+	__u32 pid;          /* recorder's process, as it sees itself */
+	__u32 uid;
+	__u64 start_clock_ticks; /* field 22 of /proc/self/stat: process start since boot */
+	__u32 clock_ticks_per_s; /* sysconf(_SC_CLK_TCK), 100 on Linux */
+	__u32 parent_pid;
+	__u64 pid_namespace; /* inode of /proc/self/ns/pid */
+	char comm[INGERO_COMM_LEN];
+	char host[64];
+	char tool_version[32];
+	__u64 reserved[20];
+
+	/* live (CUDA streams) */
+	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
+	__u64 calls_skipped;    /* calls left out by choice (INGERO_APIS), total */
+	__u64 exited;           /* 1 once the exit handler ran */
+	__u64 lost[INGERO_LOSS_MAX]; /* count by enum ingero_loss */
+};
+
+enum ingero_block_type {
+	INGERO_BLOCK_LIVE = 1, /* a slot; `cursor` tells what is valid */
+	INGERO_BLOCK_DATA = 2, /* written out; `cursor` is final */
+};
+
+enum ingero_slot_state {
+	INGERO_SLOT_FREE = 0,
+	INGERO_SLOT_OWNED = 1,   /* a live thread appends */
+	INGERO_SLOT_RETIRED = 2, /* its thread ended; contents still valid */
+};
+
+/* A call that has been entered and has not returned. func 0 = none. */
+struct ingero_inflight {
+	__u64 start_ticks;
+	__u32 func;
+	__u32 reserved;
+};
+
+struct ingero_block_header {
+	__u32 magic;   /* INGERO_MAGIC_BLOCK */
+	__u16 type;    /* enum ingero_block_type */
+	__u16 state;   /* enum ingero_slot_state (LIVE) */
+	__u32 slot;    /* block index of the LIVE block these records came through */
+	__u32 tid;     /* owner at the time of writing, as it sees itself */
+	/*
+	 * low 32 bits: record bytes committed after this header;
+	 * high 32 bits: sequence number, unique per slot. Release-stored.
+	 */
+	__u64 cursor;
+	__u64 first_ticks; /* DATA: smallest start_ticks within; 0 = unknown */
+	__u64 last_ticks;  /* DATA: ticks at write-out */
+	__u64 reserved[3];
+	struct ingero_inflight inflight[INGERO_INFLIGHT_DEPTH]; /* LIVE, by depth */
+};
+
+/* ---- records ------------------------------------------------------------ */
+
+/*
+ * Kinds on disk: append, never renumber or reuse. NVTX, GPU_ACTIVITY and STACK
+ * are reserved now so that readers of this version skip them knowingly.
+ */
+#define INGERO_RECORDS(X)                     \
+	X(CALL, 1, struct ingero_call)        \
+	X(THREAD, 2, struct ingero_thread)    \
+	X(KNOT, 3, struct ingero_knot)        \
+	X(NAME, 4, struct ingero_name)        \
+	X(KERNEL, 5, struct ingero_kernel)    \
+	X(LOSS, 6, struct ingero_loss_range)  \
+	X(SELF, 7, struct ingero_self_cost)   \
+	X(PROCESS, 8, struct ingero_process)  \
+	X(COVERAGE, 9, struct ingero_coverage)
+
+enum ingero_record_kind {
+#define X(id, value, type) INGERO_RECORD_##id = value,
+	INGERO_RECORDS(X)
+#undef X
+	INGERO_RECORD_NVTX = 32,
+	INGERO_RECORD_GPU_ACTIVITY = 33,
+	INGERO_RECORD_STACK = 34,
+};
+
+/* Framing: first 4 bytes of each record. size8 counts the whole record. */
+struct ingero_record {
+	__u8 kind;   /* enum ingero_record_kind; 0 never occurs */
+	__u8 flags;  /* per kind */
+	__u16 size8; /* size in 8-byte units, framing included; >= 1 */
+};
+
+enum ingero_call_flags {
+	INGERO_CALL_FIRST_USE = 1 << 0, /* first launch of this kernel in this process */
+	INGERO_CALL_CAPTURED = 1 << 1,  /* stream is being captured: recorded, not executed */
+	/* bits 4..6: enum ingero_copy_direction */
+	INGERO_CALL_DIRECTION_SHIFT = 4,
+};
+
+enum ingero_copy_direction {
+	INGERO_COPY_UNKNOWN = 0,
+	INGERO_COPY_H2D = 1,
+	INGERO_COPY_D2H = 2,
+	INGERO_COPY_D2D = 3,
+	INGERO_COPY_H2H = 4,
+	INGERO_COPY_PEER = 5,
+	INGERO_COPY_DEFAULT = 6, /* the addresses decide */
+};
+
+/*
+ * One finished CUDA call: 24 bytes plus 0..4 words, whose meaning the NAME
+ * record of `func` gives. Written after the call returns, so a nested call
+ * precedes the call that contains it.
+ */
+struct ingero_call {
+	struct ingero_record r;
+	__u16 func;   /* stream-local id; its NAME record precedes in some block */
+	__u16 result; /* cudaError_t or CUresult, saturated at 0xffff; functions
+		       * that return no status record 0 */
+	__u64 start_ticks;
+	__u32 duration_lo; /* ticks, low 32 bits */
+	__u16 duration_hi; /* ticks, bits 32..47 */
+	__u8 depth;        /* 0 = outermost CUDA call of this thread */
+	__u8 reserved;
+	/* __u64 words[0..4] follow */
+};
+
+/* The following calls in this slot are made by this thread. */
+struct ingero_thread {
+	struct ingero_record r;
+	__u32 tid; /* as it sees itself */
+	__u64 start_ticks;
+	char comm[INGERO_COMM_LEN];
+};
+
+/* A paired clock sample: the narrowest of many. Midpoint convention. */
+struct ingero_knot {
+	struct ingero_record r;
+	__u32 window_ticks; /* width of the rdtsc pair around the clock read */
+	__u64 ticks;        /* midpoint */
+	__u64 mono_ns;      /* CLOCK_MONOTONIC, own time namespace */
+};
+
+/* What a call word means. On disk. */
+enum ingero_word {
+	INGERO_WORD_NONE = 0,
+	INGERO_WORD_BYTES = 1,
+	INGERO_WORD_STREAM = 2,
+	INGERO_WORD_KERNEL = 3, /* host function pointer, CUfunction or CUkernel */
+	INGERO_WORD_EVENT = 4,
+	INGERO_WORD_DST = 5,    /* address */
+	INGERO_WORD_SRC = 6,    /* address */
+	INGERO_WORD_ADDRESS = 7, /* allocated (after success) or freed */
+	INGERO_WORD_DEVICE = 8,
+	INGERO_WORD_CONTEXT = 9,
+	INGERO_WORD_GRAPH = 10,
+	INGERO_WORD_BLOCKS = 11, /* thread blocks of the launch */
+	INGERO_WORD_MODULE = 12,
+	INGERO_WORD_FLAGS = 13,
+};
+
+/*
+ * What a function does, as far as the analysis cares. On disk: append only.
+ * X(id, value, name)
+ */
+#define INGERO_CLASSES(X)                                                          \
+	X(OTHER, 0, "other")                                                       \
+	X(LAUNCH, 1, "launch")             /* kernel: submits to WORD_STREAM */    \
+	X(GRAPH_LAUNCH, 2, "graph-launch") /* submits */                           \
+	X(COPY, 3, "copy")                 /* host waits (documented sync) */      \
+	X(COPY_ASYNC, 4, "copy-async")     /* submits */                           \
+	X(MEMSET, 5, "memset")                                                     \
+	X(MEMSET_ASYNC, 6, "memset-async")                                         \
+	X(ALLOC, 7, "alloc")               /* device memory */                     \
+	X(ALLOC_ASYNC, 8, "alloc-async")                                           \
+	X(ALLOC_HOST, 9, "alloc-host")     /* pinned or registered host memory */  \
+	X(ALLOC_MANAGED, 10, "alloc-managed")                                      \
+	X(FREE, 11, "free")                /* implicit device sync */              \
+	X(FREE_ASYNC, 12, "free-async")                                            \
+	X(FREE_HOST, 13, "free-host")                                              \
+	X(SYNC_DEVICE, 14, "sync-device")  /* device or context */                 \
+	X(SYNC_STREAM, 15, "sync-stream")                                          \
+	X(SYNC_EVENT, 16, "sync-event")                                            \
+	X(QUERY_STREAM, 17, "query-stream") /* success = drained */                \
+	X(QUERY_EVENT, 18, "query-event")                                          \
+	X(EVENT_RECORD, 19, "event-record")                                        \
+	X(STREAM_WAIT_EVENT, 20, "stream-wait-event")                              \
+	X(CONTEXT, 21, "context")          /* create, set, push, primary */        \
+	X(DEVICE, 22, "device")            /* cudaSetDevice and kin */             \
+	X(MODULE, 23, "module")            /* module/library load, get function */ \
+	X(HOST_FUNC, 24, "host-func")                                              \
+	X(CAPTURE, 25, "capture")                                                  \
+	X(GRAPH, 26, "graph")                                                      \
+	X(RESOLVE, 27, "resolve")          /* cuGetProcAddress and kin */          \
+	X(GETTER, 28, "getter")            /* trivial; left out by default */      \
+	X(STREAM, 29, "stream")            /* create, destroy */                   \
+	X(EVENT, 30, "event")              /* create, destroy, elapsed */          \
+	X(PREFETCH, 31, "prefetch")                                                \
+	X(REGISTER, 32, "register")        /* fat binary and function tables */
+
+enum ingero_class {
+#define X(id, value, name) INGERO_CLASS_##id = value,
+	INGERO_CLASSES(X)
+#undef X
+	INGERO_CLASS_MAX = 64
+};
+
+enum ingero_layer {
+	INGERO_LAYER_RUNTIME = 1,
+	INGERO_LAYER_DRIVER = 2,
+	INGERO_LAYER_LIBRARY = 3, /* NCCL, cuBLAS, ... */
+};
+
+/* Row of the stream's id-to-name table. Precedes or follows its calls. */
+struct ingero_name {
+	struct ingero_record r;
+	__u16 func;
+	__u8 layer;      /* enum ingero_layer */
+	__u8 func_class; /* enum ingero_class */
+	__u8 words[INGERO_CALL_WORDS_MAX]; /* enum ingero_word of each word */
+	__u32 reserved;
+	/* name, NUL-terminated, padded to 8: exact entry point */
+};
+
+/* A kernel's name, once per kernel before or soon after its first launch. */
+struct ingero_kernel {
+	struct ingero_record r;
+	__u32 reserved;
+	__u64 kernel; /* the word that launches carry */
+	/* mangled name, NUL-terminated, padded to 8 */
+};
+
+/* In a CUDA stream times are ticks; see base/tables.h for kernel streams. */
+struct ingero_loss_range {
+	struct ingero_record r;
+	__u32 loss; /* enum ingero_loss */
+	__u64 count;
+	__u64 first_ticks;
+	__u64 last_ticks;
+};
+
+/* Time the recorder itself took on this thread (write-outs, set-up). */
+struct ingero_self_cost {
+	struct ingero_record r;
+	__u32 bytes; /* written */
+	__u64 start_ticks;
+	__u64 duration_ticks;
+};
+
+/* Facts of the process; a text follows: exe NUL cmdline (args by 0x1f) NUL. */
+struct ingero_process {
+	struct ingero_record r;
+	__u32 text_bytes;
+	__u64 ticks;
+};
+
+enum ingero_coverage_way {
+	INGERO_WAY_MAPPED = 1,   /* a CUDA library is mapped: text = path */
+	INGERO_WAY_LINKED = 2,   /* reached through the PLT */
+	INGERO_WAY_DLSYM = 3,
+	INGERO_WAY_PROC_ADDRESS = 4,
+	INGERO_WAY_ESCAPED = 5,  /* handed out unwrapped: text = name and reason */
+};
+
+struct ingero_coverage {
+	struct ingero_record r;
+	__u16 way;      /* enum ingero_coverage_way */
+	__u16 reserved;
+	__u64 count;
+	/* text, NUL-terminated, padded to 8 */
+};
+
+/* ---- kernel ring buffer events (BPF to companion, never on disk) -------- */
+
+enum ingero_ring_kind {
+	INGERO_RING_SWITCH = 1,
+	INGERO_RING_TASK = 2,
+};
+
+/* prev_flags */
+enum ingero_switch_flags {
+	INGERO_PREV_PREEMPTED = 1 << 0, /* state 0 and not in sched_yield */
+	INGERO_PREV_YIELDED = 1 << 1,   /* state 0 inside sched_yield */
+	INGERO_PREV_IOWAIT = 1 << 2,    /* task->in_iowait */
+	INGERO_PREV_DEAD = 1 << 3,      /* last switch of an exiting task */
+	INGERO_PREV_KTHREAD = 1 << 4,
+	INGERO_NEXT_KTHREAD = 1 << 5,
+	INGERO_WAKE_IRQ = 1 << 8,       /* woken from interrupt: nobody to name */
+	INGERO_WAKE_UNKNOWN = 1 << 9,   /* context of the waking not known */
+	INGERO_WAKE_NEW = 1 << 10,      /* first run after fork */
+};
+
+/* task->__state, masked to these bits (kernel's own values). */
+#define INGERO_TASK_RUNNING 0x0
+#define INGERO_TASK_INTERRUPTIBLE 0x1
+#define INGERO_TASK_UNINTERRUPTIBLE 0x2
+#define INGERO_TASK_STOPPED 0x4
+#define INGERO_TASK_TRACED 0x8
+#define INGERO_TASK_STATE_MASK 0xff
+
+/*
+ * One context switch: who left and why, who came and since when it was
+ * runnable. pids are those of the root namespace; "tgid" is the process.
+ * Counters are what `prev` accrued since its previous switch-out.
+ */
+struct ingero_ring_switch {
+	__u32 kind; /* INGERO_RING_SWITCH */
+	__u16 cpu;
+	__u16 flags; /* enum ingero_switch_flags */
+	__u64 t_ns;  /* CLOCK_MONOTONIC (bpf_ktime_get_ns) */
+	__u32 prev_tid;
+	__u32 prev_tgid;
+	__u32 next_tid; /* 0 = idle */
+	__u32 next_tgid;
+	__u64 wake_ns; /* when next was woken; 0 = it was not asleep or unknown */
+	__u32 waker_tid; /* meaningful without WAKE_IRQ / WAKE_UNKNOWN */
+	__u32 waker_tgid;
+	__u16 prev_state; /* masked __state */
+	__s16 prev_syscall; /* number while asleep; -1 = none (page fault, kthread) */
+	__u32 prev_pages;   /* pages allocated (order expanded) */
+	__u64 prev_arg0;    /* first two syscall arguments */
+	__u64 prev_arg1;
+	__u32 prev_large_allocs; /* allocations of order >= 4 */
+	__u32 prev_min_faults;
+	__u32 prev_maj_faults;
+	__u32 reserved;
+};
+
+enum ingero_task_event {
+	INGERO_TASK_EVENT_FORK = 1,   /* a new process or thread */
+	INGERO_TASK_EVENT_EXEC = 2,
+	INGERO_TASK_EVENT_EXIT = 3,   /* a thread ended; code is valid */
+	INGERO_TASK_EVENT_RENAME = 4,
+	INGERO_TASK_EVENT_OOM_KILL = 5,
+	INGERO_TASK_EVENT_SIGNAL = 6, /* fatal signal delivered: code = signal */
+	INGERO_TASK_EVENT_EXISTING = 7, /* taken from /proc when recording began */
+	INGERO_TASK_EVENT_PAGES = 8,  /* flush of page counts of a thread that has
+				       * not switched; code = pages */
+};
+
+struct ingero_ring_task {
+	__u32 kind;  /* INGERO_RING_TASK */
+	__u16 event; /* enum ingero_task_event */
+	__u16 cpu;
+	__u64 t_ns;
+	__u32 tid;
+	__u32 tgid;
+	__u32 parent_tid;
+	__u32 parent_tgid;
+	__u64 start_ns; /* of the process (group leader), boot time clock */
+	__u32 ns_tid;   /* in the innermost pid namespace */
+	__u32 ns_tgid;
+	__u64 pid_namespace; /* inode */
+	__u64 cgroup_id;
+	__s64 code; /* exit code as wait() has it, signal, pages */
+	char comm[INGERO_COMM_LEN];
+};
+
+/* ---- assertions --------------------------------------------------------- */
+
+#ifdef __cplusplus
+#define INGERO_STATIC_ASSERT(c, m) static_assert(c, m)
+#else
+#define INGERO_STATIC_ASSERT(c, m) _Static_assert(c, m)
+#endif
+#define X(id, value, type) INGERO_STATIC_ASSERT(sizeof(type) % 8 == 0, "8-byte record");
+INGERO_RECORDS(X)
+#undef X
+INGERO_STATIC_ASSERT(sizeof(struct ingero_call) == 24, "call record");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_block_header) == 128, "block header");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_stream_header) <= INGERO_HEADER_BYTES, "header");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 88, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_task) == 88, "ring task");
+
+#endif /* INGERO_WIRE_H */
