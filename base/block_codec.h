@@ -36,8 +36,9 @@ enum class Transform : uint8_t {
   kPlain = 0,      // unsigned value
   kZigzag = 1,     // signed value
   kDelta = 2,      // signed difference to the previous row, zigzag
-  kMinusTime = 3,  // 0 stays 0; else column 0 (time) minus value plus 1,
-                   // zigzag: for times near the row's own time
+  kMinusTime = 3,  // 0 stays 0; else z = zigzag(column 0 (time) - value), plus
+                   // 1 where z is below what 0 would get: for times near the
+                   // row's own time; any value survives
 };
 
 struct Column {
@@ -95,14 +96,22 @@ static_assert(sizeof(BlockPreamble) == 48);
 
 inline constexpr size_t kMaxBlockRows = 1 << 16;
 inline constexpr size_t kMaxBlockRawBytes = 16u << 20;
+// Of all rows together; more ends in a failed CHECK, so writers begin a new
+// block before.
+inline constexpr size_t kMaxBlockTextBytes = 4u << 20;
 
 // Appends one encoded block to *out. `rows` need not be sorted, but first_ns
 // and last_ns are its true extremes.
-// REQUIRES: 0 < rows.size() <= kMaxBlockRows
+// REQUIRES: 0 < rows.size() <= kMaxBlockRows, texts <= kMaxBlockTextBytes
 void EncodeBlock(const Rows& rows, uint32_t owner, std::string* out);
 
-// Checks and reads the preamble of the block that `bytes` begins with.
+// Checks and reads the preamble of the block that `bytes` begins with. The
+// payload need not be there yet and the CRC is not checked: see CheckBlock.
 Result<BlockPreamble> ReadPreamble(std::string_view bytes);
+
+// Checks preamble, length and CRC of the block that `bytes` begins with, for
+// those who copy a block without decoding it.
+Status CheckBlock(std::string_view bytes);
 
 // Total size of the block that a preamble describes.
 inline size_t BlockBytes(const BlockPreamble& p) {
