@@ -256,12 +256,12 @@ struct Module {
 // up takes no lock, so that a fork at any moment leaves it usable.
 struct Kernel {
   std::atomic<const void*> host_function{nullptr};
-  Module* module;
-  const char* name;
+  Module* module = nullptr;
+  const char* name = nullptr;
   std::atomic<CUkernel> handle{nullptr};
 };
 constexpr size_t kMaxKernels = 8192;
-Kernel g_kernels[kMaxKernels];
+constinit Kernel g_kernels[kMaxKernels];
 pthread_mutex_t g_register_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 size_t Slot(const void* p) {
@@ -390,7 +390,7 @@ struct PushedCall {
 thread_local PushedCall t_pushed[8];
 thread_local int t_pushed_count;
 
-Module g_builtin_module{nullptr};
+constinit Module g_builtin_module{nullptr};
 __attribute__((constructor(103))) void RegisterBuiltin() {
   RegisterKernel(&g_builtin_module,
                  reinterpret_cast<const void*>(fake_kernel_ns),
