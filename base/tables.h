@@ -103,8 +103,8 @@ enum class Metric : uint16_t {
 #undef X
 };
 
-// Losses. owner = cpu (companion) or stream index (merge). t = begin of the
-// range in which the count was lost.
+// Losses. owner = cpu (companion) or 65536 + stream index (merge). t = begin
+// of the range in which the count was lost.
 namespace loss_table {
 enum Col : size_t { kT, kEndT, kLoss, kCountLost, kCount };
 inline constexpr Column kColumns[] = {{"t_ns", kDelta},
@@ -216,18 +216,22 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{20, "keyframes", kColumns, false};
 }  // namespace keyframe_table
 
-// Scheduling per second and thread. owner = 0. t = begin of the second.
+// Scheduling per second and thread. owner = 0. t = begin of the second. A
+// (second, thread) may have several rows: they add up. owner = 1: rows of
+// several whole seconds in one state (a long sleep), t = begin of the first.
 namespace sched_summary_table {
 enum Col : size_t {
   kT, kTid, kTgid, kPreempted, kSlept, kYielded, kRunningNs, kRunnableNs,
-  kSleepingNs, kIoNs, kWorstOffCpuNs, kPages, kMinFaults, kMajFaults, kCount
+  kSleepingNs, kIoNs, kWorstOffCpuNs, kPages, kMinFaults, kMajFaults,
+  kSeconds,  // whole seconds that the row covers; 0 = 1
+  kCount
 };
 inline constexpr Column kColumns[] = {
     {"t_ns", kDelta},      {"tid", kDelta},        {"tgid", kDelta},
     {"preempted", kPlain}, {"slept", kPlain},      {"yielded", kPlain},
     {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
     {"io_ns", kPlain},     {"worst_off_cpu_ns", kPlain}, {"pages", kPlain},
-    {"min_faults", kPlain}, {"maj_faults", kPlain}};
+    {"min_faults", kPlain}, {"maj_faults", kPlain}, {"seconds", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{21, "sched_summary", kColumns, false};
 }  // namespace sched_summary_table
