@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/text.h"
+#include "base/trace_dir.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/render/layout.h"
+#include "cli/render/words.h"
+#include "merge/merge.h"
+
+namespace ingero::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "List the recordings, oldest first: streams that overlap in time on one\n"
+    "boot of the machine are one recording.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  ingero list\n"
+    "  ingero list --dir /data/traces";
+
+// Bytes of the files in a store's folder.
+uint64_t StoreBytes(const std::string& path) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(path, error), end;
+       !error && it != end; it.increment(error)) {
+    const uint64_t size = it->file_size(error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+// "python3/2254, python3/2301".
+std::string Programs(const merge::Recording& recording) {
+  std::set<std::pair<uint32_t, std::string>> programs;
+  for (const merge::StreamInfo& s : recording.streams)
+    if (!s.kernel) programs.emplace(s.pid, s.comm);
+  std::vector<std::string> names;
+  for (const auto& [pid, comm] : programs)
+    names.push_back(fmt::format(
+        "{}/{}", Ellipsize(SanitizeForTerminal(comm), 24), pid));
+  if (names.empty()) return "none with CUDA calls";
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void Show(const merge::Recording& recording, Page* page) {
+  uint64_t bytes = 0, cuda = 0, kernel = 0;
+  bool live = false;
+  int64_t created = 0;
+  Interval span;
+  for (const merge::StreamInfo& s : recording.streams) {
+    bytes += s.bytes;
+    (s.kernel ? kernel : cuda) += 1;
+    live |= s.live;
+    // The wall clock when the recording began: that of its oldest stream.
+    if (s.created_real_ns != 0 &&
+        (created == 0 || s.created_real_ns < created))
+      created = s.created_real_ns;
+    if (s.span.empty()) continue;
+    span = span.empty() ? s.span
+                        : Interval{std::min(span.begin, s.span.begin),
+                                   std::max(span.end, s.span.end)};
+  }
+  page->Blank();
+  page->Paragraph(Toned(Tone::kBold, SanitizeForTerminal(recording.id)) +
+                  (live ? ", still being recorded" : ""));
+  if (created != 0)
+    page->Labeled("when",
+                  fmt::format("{} {}, {}", FormatDateTime(created),
+                              FormatTimeZone(created),
+                              FormatDuration(span.length())),
+                  2, 10);
+  page->Labeled(
+      "streams",
+      fmt::format("{} CUDA, {} kernel, {}", cuda, kernel, FormatBytes(bytes)),
+      2, 10);
+  page->Labeled("programs", Programs(recording), 2, 10);
+  page->Labeled("store",
+                recording.merged
+                    ? fmt::format("{} ({})",
+                                  SanitizeForTerminal(recording.store_path),
+                                  FormatBytes(StoreBytes(recording.store_path)))
+                    : fmt::format("not merged; ingero merge --recording {}",
+                                  SanitizeForTerminal(recording.id)),
+                2, 10);
+  for (const merge::StreamInfo& s : recording.streams)
+    if (!s.problem.empty())
+      page->Labeled(Toned(Tone::kYellow, "problem"),
+                    fmt::format("{}: {}", SanitizeForTerminal(s.path),
+                                SanitizeForTerminal(s.problem)),
+                    2, 10);
+}
+
+}  // namespace
+
+int RunList(const Args& args, const Io& io) {
+  std::vector<std::string> dirs;
+  CLI::App app(kHelp, "ingero list");
+  app.footer(kExamples);
+  app.add_option("--dir", dirs,
+                 "Folder with streams; may be given more than once. "
+                 "Default: where the recorders write ($INGERO_DIR)")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+  if (auto status = Parse(app, args, io)) return *status;
+
+  if (dirs.empty()) dirs = DefaultTraceDirs();
+  const std::vector<merge::Recording> recordings = merge::ListRecordings(dirs);
+  if (recordings.empty()) {
+    PrintError(io, "list",
+               fmt::format("no recordings in {}; record a program first: "
+                           "LD_PRELOAD=libingero_cuda.so python3 train.py",
+                           fmt::join(dirs, ", ")));
+    return kDone;
+  }
+  Page page(io.columns, io.out_is_terminal && !io.no_color);
+  for (const merge::Recording& recording : recordings) Show(recording, &page);
+  Write(io.out, page.text());
+  return FinishOutput(io, "list") ? kDone : kFailed;
+}
+
+}  // namespace ingero::cli

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a shell sees: exit status, what goes to stdout and what to stderr.
+#include "cli/command.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace ingero::cli {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out, err;
+};
+
+Outcome RunIt(const Args& args) {
+  char *out = nullptr, *err = nullptr;
+  size_t out_size = 0, err_size = 0;
+  Io io;
+  io.out = open_memstream(&out, &out_size);
+  io.err = open_memstream(&err, &err_size);
+  Outcome outcome;
+  outcome.status = Run(args, io);
+  fclose(io.out);
+  fclose(io.err);
+  outcome.out.assign(out, out_size);
+  outcome.err.assign(err, err_size);
+  free(out);
+  free(err);
+  return outcome;
+}
+
+class CommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/ingero_cli_test.XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    dir_ = name;
+    setenv("INGERO_DIR", name, 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  void ExpectOneLine(const Outcome& o, const Args& args) {
+    std::string shown;
+    for (const std::string& a : args) shown += a + " ";
+    EXPECT_EQ(o.out, "") << shown;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1)
+        << shown << o.err;
+    EXPECT_TRUE(o.err.starts_with("ingero")) << o.err;
+  }
+
+  std::string dir_;
+};
+
+TEST_F(CommandTest, AloneAndHelpPrintTheOverview) {
+  for (const Args& args :
+       {Args{}, Args{"help"}, Args{"--help"}, Args{"-h"}, Args{"help", "help"}}) {
+    Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kDone);
+    EXPECT_EQ(o.err, "");
+    for (const Command& c : Commands())
+      EXPECT_NE(o.out.find(std::string("\n  ") + c.name), std::string::npos);
+  }
+}
+
+TEST_F(CommandTest, EveryCommandHasHelpWithItsName) {
+  for (const Command& c : Commands()) {
+    for (const Args& args : {Args{c.name, "--help"}, Args{"help", c.name}}) {
+      Outcome o = RunIt(args);
+      EXPECT_EQ(o.status, kDone) << c.name;
+      EXPECT_EQ(o.err, "") << c.name;
+      EXPECT_NE(o.out.find("Usage: ingero"), std::string::npos) << o.out;
+    }
+  }
+  for (const char* name : {"merge", "explain", "list", "dump"})
+    EXPECT_NE(RunIt({name, "--help"}).out.find("Examples:"), std::string::npos);
+}
+
+TEST_F(CommandTest, Version) {
+  for (const Args& args : {Args{"--version"}, Args{"-V"}, Args{"version"}}) {
+    Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kDone);
+    EXPECT_EQ(o.out, "ingero " INGERO_VERSION "\n");
+  }
+}
+
+struct UsageCase {
+  Args args;
+  const char* says[2];  // what is wrong; what to do
+};
+
+TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
+  const UsageCase cases[] = {
+      {{"explian"}, {"'explian'", "'ingero explain'"}},
+      {{"merg"}, {"'merg'", "'ingero merge'"}},
+      {{"frobnicate"}, {"'frobnicate'", "ingero help"}},
+      {{"--db", "x"}, {"--db", "after the command"}},
+      {{"help", "explian"}, {"'explian'", "'ingero explain'"}},
+      {{"help", "merge", "list"}, {"one command", "ingero help explain"}},
+      {{"version", "x"}, {"'x'", "--help"}},
+      {{"explain", "--snice", "60s"}, {"--snice", "--since"}},
+      {{"explain", "--frobnicate"}, {"--frobnicate", "--help"}},
+      {{"explain", "store"}, {"'store'", "--help"}},
+      {{"explain", "--db"}, {"--db", "needs a value"}},
+      {{"explain", "--db="}, {"--db", "needs a value"}},
+      {{"explain", "--since", ""}, {"--since", "needs a value"}},
+      {{"explain", "--since"}, {"--since", "needs a value"}},
+      {{"explain", "--since", "60"}, {"--since", "60s"}},
+      {{"explain", "--since", "-5s"}, {"--since", "60s"}},
+      {{"explain", "--since", "0s"}, {"--since", "60s"}},
+      {{"explain", "--since", "1s", "--since", "2s"}, {"--since", "once"}},
+      {{"explain", "--since", "5m", "--from", "1s"}, {"--since", "--from"}},
+      {{"explain", "--since", "5m", "--to", "1s"}, {"--since", "--to"}},
+      {{"explain", "--from", "noon"}, {"--from", "12.5s"}},
+      {{"explain", "--from", "-3s"}, {"--from", "--since"}},
+      {{"explain", "--to", "25:00"}, {"--to", "22:01:30"}},
+      {{"explain", "--from", "20s", "--to", "10s"}, {"--to", "swap"}},
+      {{"explain", "--pid", "abc"}, {"--pid", "4242"}},
+      {{"explain", "--pid", "-1"}, {"--pid", "4242"}},
+      {{"explain", "--pid", "0"}, {"--pid", "4242"}},
+      {{"explain", "--pid", "99999999999"}, {"--pid", "4242"}},
+      {{"explain", "--color", "blue"}, {"--color", "auto"}},
+      {{"merge", "--dri", "x"}, {"--dri", "--dir"}},
+      {{"merge", "x"}, {"'x'", "--help"}},
+      {{"merge", "-o"}, {"-o", "needs a value"}},
+      {{"merge", "--recording", ""}, {"--recording", "needs a value"}},
+      {{"list", "--all"}, {"--all", "--help"}},
+      {{"dump"}, {"store", "ingero list"}},
+      {{"dump", "a", "b"}, {"'b'", "--help"}},
+      {{"dump", "a", "--format", "xml"}, {"--format", "jsonl"}},
+      {{"dump", "a", "--from", "x"}, {"--from", "12.5s"}},
+  };
+  for (const UsageCase& c : cases) {
+    Outcome o = RunIt(c.args);
+    ExpectOneLine(o, c.args);
+    EXPECT_EQ(o.status, kUsage) << o.err;
+    for (const char* part : c.says)
+      EXPECT_NE(o.err.find(part), std::string::npos) << part << ": " << o.err;
+  }
+}
+
+TEST_F(CommandTest, NothingToWorkOnIsOneLineAndStatusOne) {
+  for (const Args& args :
+       {Args{"merge"}, Args{"merge", "--dir", dir_},
+        Args{"merge", "--dir", "/does/not/exist"}, Args{"explain"},
+        Args{"explain", "--db", "/does/not/exist", "--json"},
+        Args{"explain", "--db", dir_}, Args{"dump", "/does/not/exist"},
+        Args{"dump", "/does/not/exist", "--from", "1s"}}) {
+    Outcome o = RunIt(args);
+    ExpectOneLine(o, args);
+    EXPECT_EQ(o.status, kFailed) << o.err;
+  }
+}
+
+TEST_F(CommandTest, MergeOfNothingSaysHowToRecord) {
+  Outcome o = RunIt({"merge"});
+  EXPECT_NE(o.err.find(dir_), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("LD_PRELOAD=libingero_cuda.so"), std::string::npos);
+}
+
+TEST_F(CommandTest, AnEmptyListIsNoFailure) {
+  Outcome o = RunIt({"list"});
+  EXPECT_EQ(o.status, kDone);
+  ExpectOneLine(o, {"list"});
+}
+
+// What is typed may come from a script that pastes what a program named.
+TEST_F(CommandTest, ErrorsDoNotRepeatControlCharacters) {
+  for (const Args& args :
+       {Args{"\x1b[2J\nx"}, Args{"explain", "--\x1b[2J"},
+        Args{"explain", "--db", "/no\x1b[31m\nwhere"},
+        Args{"explain", std::string(100'000, 'x')}}) {
+    Outcome o = RunIt(args);
+    ExpectOneLine(o, {"..."});
+    EXPECT_NE(o.status, kDone);
+    EXPECT_EQ(o.err.find('\x1b'), std::string::npos);
+    EXPECT_LT(o.err.size(), 5'000u);
+  }
+}
+
+// A full disk behind a pipe or redirection is a failure, not a short answer.
+TEST_F(CommandTest, OutputThatCannotBeWrittenIsAFailure) {
+  Io io;
+  char* err = nullptr;
+  size_t err_size = 0;
+  io.out = fopen("/dev/full", "w");
+  if (io.out == nullptr) GTEST_SKIP() << "no /dev/full here";
+  io.err = open_memstream(&err, &err_size);
+  EXPECT_EQ(cli::Run({"help"}, io), kFailed);
+  fclose(io.out);
+  fclose(io.err);
+  EXPECT_NE(std::string(err, err_size).find("cannot write"),
+            std::string::npos);
+  free(err);
+}
+
+}  // namespace
+}  // namespace ingero::cli
