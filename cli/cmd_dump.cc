@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kHelp =
     "Print every event of a store or of a stream file, one a line, with times\n"
-    "in ns on CLOCK_MONOTONIC.";
+    "in ns on CLOCK_MONOTONIC.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -57,10 +57,12 @@ int RunDump(const Args& args, const Io& io) {
   app.add_option("--format", format, "text or jsonl (one JSON object a line)")
       ->type_name("FORMAT");
   app.add_option("--table", filter.table,
-                 "Only this table or kind of record; a wrong name lists them")
+                 "Only this table or kind of record;\n"
+                 "a wrong name lists those there are")
       ->type_name("NAME");
   app.add_option("--from", window.from,
-                 "From this time on: 12.5s, 22:01:30, or a day and time")
+                 "From this time on: 12.5s, 22:01:30, or a day\n"
+                 "and a time")
       ->type_name("TIME");
   app.add_option("--to", window.to, "Up to this time")->type_name("TIME");
   if (auto status = Parse(app, args, io)) return *status;

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHelp =
     "Say why the GPU was starved of work: the cause, the time it cost, and\n"
     "what to change. Reads the newest store that 'ingero merge' made, or the\n"
-    "one given with --db.";
+    "one given with --db.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -95,7 +95,8 @@ int RunExplain(const Args& args, const Io& io) {
   app.add_option("--db", o.db, "Store to read. Default: the newest")
       ->type_name("PATH");
   app.add_option("--since", o.window.since,
-                 "Only the last part, counted back from the last event")
+                 "Only the last part, counted back from the\n"
+                 "last event")
       ->type_name("DURATION");
   app.add_option("--from", o.window.from, "Begin of the time to look at")
       ->type_name("TIME");
@@ -106,12 +107,14 @@ int RunExplain(const Args& args, const Io& io) {
   app.add_flag("--per-process", o.per_process,
                "Show each process instead of the findings");
   app.add_flag("--json", o.json,
-               "Print everything as JSON (docs/explain.schema.json)");
+               "Print everything as JSON, for programs\n"
+               "(docs/explain.schema.json)");
   app.add_flag("--all", o.all, "Show every row of every table");
   app.add_flag("--strict", o.strict,
                "Exit with 3 where the data are incomplete");
-  app.add_option("--color", o.color, "auto, always or never (auto: on a "
-                                     "terminal, unless NO_COLOR is set)")
+  app.add_option("--color", o.color,
+                 "auto, always or never; auto: on a terminal,\n"
+                 "unless NO_COLOR is set")
       ->type_name("WHEN");
   if (auto status = Parse(app, args, io)) return *status;
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kHelp =
     "List the recordings, oldest first: streams that overlap in time on one\n"
-    "boot of the machine are one recording.";
+    "boot of the machine are one recording.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -105,7 +105,7 @@ int RunList(const Args& args, const Io& io) {
   CLI::App app(kHelp, "ingero list");
   app.footer(kExamples);
   app.add_option("--dir", dirs,
-                 "Folder with streams; may be given more than once. "
+                 "Folder with streams; may be given more than once.\n"
                  "Default: where the recorders write ($INGERO_DIR)")
       ->type_name("DIR")
       ->allow_extra_args(false);

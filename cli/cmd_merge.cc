@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kHelp =
     "Join the streams of a recording (CUDA calls of each process, and the\n"
     "scheduler where ingero-kprobe ran) into a store for 'ingero explain'.\n"
-    "Running it again adds what is new; with nothing new it changes nothing.";
+    "Running it again adds what is new; with nothing new it changes nothing.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -92,7 +92,7 @@ int RunMerge(const Args& args, const Io& io) {
   CLI::App app(kHelp, "ingero merge");
   app.footer(kExamples);
   app.add_option("--dir", options.dirs,
-                 "Folder with streams; may be given more than once. "
+                 "Folder with streams; may be given more than once.\n"
                  "Default: where the recorders write ($INGERO_DIR)")
       ->type_name("DIR")
       ->allow_extra_args(false);

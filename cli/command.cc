@@ -84,7 +84,7 @@ int RunHelp(const Args& args, const Io& io) {
 }
 
 int RunVersion(const Args& args, const Io& io) {
-  CLI::App app("Print the version of ingero.", "ingero version");
+  CLI::App app("Print the version of ingero.\n", "ingero version");
   if (auto status = Parse(app, args, io)) return *status;
   Write(io.out, "ingero " INGERO_VERSION "\n");
   return FinishOutput(io, "version") ? kDone : kFailed;

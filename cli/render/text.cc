@@ -559,6 +559,16 @@ class TextReport {
     if (mains.empty() && workers.empty() && others.empty() && own.empty())
       page_.Paragraph("no process was active in this time.", 2);
     for (const ProcessActivity* a : mains) MainProcessDetails(*a);
+    for (const ProcessActivity* a : mains) {
+      const auto others_of = std::stable_partition(
+          workers.begin(), workers.end(), [&](const ProcessActivity* w) {
+            return IsDescendant(w->process, a->process);
+          });
+      ActivityTable(fmt::format("Workers of {}", Short(a->process)),
+                    {workers.begin(), others_of},
+                    static_cast<size_t>(others_of - workers.begin()));
+      workers.erase(workers.begin(), others_of);
+    }
     ActivityTable("Workers", workers, workers.size());
     ActivityTable("Other processes, most CPU time first", others,
                   o_.all ? others.size() : kTopOthers);
@@ -569,6 +579,17 @@ class TextReport {
           "{} without any activity in this time.",
           FormatCounted(inactive, "further process", "further processes")));
     }
+  }
+
+  bool IsDescendant(ProcessIndex process, ProcessIndex ancestor) const {
+    // Bounded: a damaged store could hold a ring of parents.
+    for (int depth = 0; depth < 64; ++depth) {
+      const analysis::Process* p = Find(process);
+      if (p == nullptr) return false;
+      process = p->parent;
+      if (process == ancestor) return true;
+    }
+    return false;
   }
 
   void MainProcessDetails(const ProcessActivity& a) {

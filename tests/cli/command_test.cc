@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace ingero::cli {
@@ -76,6 +76,12 @@ TEST_F(CommandTest, EveryCommandHasHelpWithItsName) {
       EXPECT_EQ(o.err, "") << c.name;
       EXPECT_NE(o.out.find("Usage: ingero"), std::string::npos) << o.out;
     }
+  }
+  // Narrower than any terminal, since CLI11 does not wrap.
+  for (const Command& c : Commands()) {
+    std::istringstream lines(RunIt({c.name, "--help"}).out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 80u) << line;
   }
   for (const char* name : {"merge", "explain", "list", "dump"})
     EXPECT_NE(RunIt({name, "--help"}).out.find("Examples:"), std::string::npos);
