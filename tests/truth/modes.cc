@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modes.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "cuda_abi.h"
+#include "fake_cuda.h"
+#include "sim_util.h"
+
+namespace sim {
+
+using nlohmann::json;
+
+namespace {
+
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int c = 0; c < CPU_SETSIZE; c++) {
+      if (CPU_ISSET(c, &set)) {
+        cpus.push_back(c);
+      }
+    }
+  }
+  return cpus;
+}
+
+void Check(cudaError_t e, const char* what) {
+  if (e != cudaSuccess) {
+    Die(std::string(what) + ": " + cudaGetErrorName(e));
+  }
+}
+
+void Launch(uint64_t ns, cudaStream_t stream) {
+  void* args[] = {&ns};
+  Check(cudaLaunchKernel(reinterpret_cast<const void*>(fake_kernel_ns),
+                         {1, 1, 1}, {1, 1, 1}, args, 0, stream),
+        "cudaLaunchKernel");
+}
+
+json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu) {
+  return {begin, end, state, cpu};
+}
+
+// Runs all the time; a step between two clock reads longer than 20 us is time
+// without a CPU. The rest ran.
+json Preempted(uint64_t until) {
+  json list = json::array();
+  uint64_t begin = Now(), last = begin;
+  while (last < until) {
+    uint64_t now = Now();
+    if (now - last > 20000) {
+      list.push_back(Interval(begin, last, "running", last - begin));
+      list.push_back(Interval(last, now, "runnable", 0));
+      begin = now;
+    }
+    last = now;
+  }
+  list.push_back(Interval(begin, last, "running", last - begin));
+  return list;
+}
+
+json FutexSleep(uint64_t until) {
+  json list = json::array();
+  std::atomic<uint32_t> word{0};
+  while (Now() < until) {
+    timespec t{0, 10 * 1000 * 1000};
+    uint64_t cpu = ThreadCpu(), begin = Now();
+    syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t, nullptr, 0);
+    uint64_t end = Now();
+    list.push_back(Interval(begin, end, "sleeping", ThreadCpu() - cpu));
+  }
+  return list;
+}
+
+json DirectRead(uint64_t until, const std::string& dir) {
+  json list = json::array();
+  constexpr size_t kBytes = 8 << 20;
+  std::string path = dir + "/starve_sim.states." + std::to_string(getpid());
+  int fd = open(path.c_str(), O_CREAT | O_RDWR | O_TRUNC, 0600);
+  std::vector<char> block(kBytes, 'x');
+  if (fd < 0 || write(fd, block.data(), kBytes) < 0) {
+    Die("cannot write " + path);
+  }
+  fsync(fd);
+  close(fd);
+  fd = open(path.c_str(), O_RDONLY | O_DIRECT);
+  unlink(path.c_str());
+  if (fd < 0) {
+    return nullptr;  // said in the truth: not planted
+  }
+  void* buffer = aligned_alloc(4096, kBytes);
+  while (Now() < until) {
+    uint64_t cpu = ThreadCpu(), begin = Now();
+    if (pread(fd, buffer, kBytes, 0) < 0) {
+      Die("cannot read " + path);
+    }
+    uint64_t end = Now();
+    list.push_back(Interval(begin, end, "io", ThreadCpu() - cpu));
+    Sleep(1000000);
+  }
+  free(buffer);
+  close(fd);
+  return list;
+}
+
+}  // namespace
+
+json RunSleepers(uint64_t calls, uint64_t call_us) {
+  prctl(PR_SET_NAME, "sim_sleepers");
+  std::vector<int> cpus = AllowedCpus();
+  Check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync),
+        "cudaSetDeviceFlags");
+  cudaStream_t stream;
+  Check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  uint64_t begin = Now();
+  for (uint64_t i = 0; i < calls; i++) {
+    if (i % 100 == 0 && !cpus.empty()) {
+      PinTo({cpus[i / 100 % cpus.size()]});
+    }
+    Launch(call_us * 1000, stream);
+    Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  return {{"pid", getpid()},
+          {"tid", gettid()},
+          {"begin_ns", begin},
+          {"end_ns", Now()},
+          {"calls",
+           {{"cudaSetDeviceFlags", 1},
+            {"cudaStreamCreate", 1},
+            {"cudaLaunchKernel", calls},
+            {"cudaStreamSynchronize", calls}}}};
+}
+
+json RunStates(uint64_t seconds, const std::string& data_dir) {
+  prctl(PR_SET_NAME, "sim_states");
+  cudaStream_t stream;
+  Check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  std::vector<int> cpus = AllowedCpus();
+  uint64_t begin = Now(), until = begin + seconds * 1000000000u;
+  // The preempted thread and its rival share the last CPU; the others have
+  // the rest.
+  std::vector<int> last = {cpus.back()};
+  std::vector<int> rest(cpus.begin(), cpus.end() - (cpus.size() > 1 ? 1 : 0));
+  std::atomic<bool> stop{false};
+  std::thread rival([&] {
+    prctl(PR_SET_NAME, "rival");
+    PinTo(last);
+    while (!stop) {
+      Burn(100000);
+    }
+  });
+  json states = json::array();
+  states.push_back({{"name", "preempted"}});
+  states.push_back({{"name", "futex"}});
+  states.push_back({{"name", "direct_read"}});
+  auto run = [&](size_t i, const std::vector<int>& where, auto body) {
+    return std::thread([&states, &where, i, body, stream] {
+      prctl(PR_SET_NAME,
+            states[i]["name"].get<std::string>().c_str());
+      PinTo(where);
+      states[i]["tid"] = gettid();
+      Launch(1000, stream);
+      states[i]["intervals"] = body();
+      Launch(1000, stream);
+    });
+  };
+  std::thread a = run(0, last, [=] { return Preempted(until); });
+  std::thread b = run(1, rest, [=] { return FutexSleep(until); });
+  std::thread c =
+      run(2, rest, [=, &data_dir] { return DirectRead(until, data_dir); });
+  a.join();
+  b.join();
+  c.join();
+  stop = true;
+  rival.join();
+  Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return {{"pid", getpid()},
+          {"begin_ns", begin},
+          {"end_ns", Now()},
+          {"states", states},
+          {"calls",
+           {{"cudaStreamCreate", 1},
+            {"cudaLaunchKernel", 6},
+            {"cudaStreamSynchronize", 1}}}};
+}
+
+}  // namespace sim

@@ -1,0 +1,710 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starvation simulator: a trainer with a planted cause of GPU starvation, on
+// simulated CUDA. It measures by itself what it lost and to whom, and writes
+// that down, so that `ingero explain` can be scored against the truth.
+//
+//   starve_sim --preset loader-cpu-bound --seed 1 --truth truth.json
+//   starve_sim --list            one preset a line
+//   starve_sim --help            every cost and external cause as a flag
+//
+// The process asked for starts the trainer and, beside it and not as its
+// children, the external causes.
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "batch_channel.h"
+#include "cuda_abi.h"
+#include "fake_cuda.h"
+#include "modes.h"
+#include "sim_util.h"
+
+namespace sim {
+namespace {
+
+using nlohmann::json;
+
+// ---- options ------------------------------------------------------------
+
+// X(name, default, "what")
+#define SIM_NUMBERS(X)                                                       \
+  X(steps, 200, "training steps")                                            \
+  X(seed, 1, "of the +-10 % jitter on every planted cost")                   \
+  X(workers, 0, "forked loader workers; 0 = the trainer loads")              \
+  X(prefetch, 2, "batches a worker may run ahead")                           \
+  X(load_cpu_us, 0, "CPU time to prepare a batch")                           \
+  X(load_sleep_us, 0, "sleep to prepare a batch (a remote source)")          \
+  X(load_read_kib, 0, "O_DIRECT read to prepare a batch")                    \
+  X(launches, 20, "kernel launches a step")                                  \
+  X(launch_us, 5, "CPU time of a launch")                                    \
+  X(kernel_us, 100, "GPU time of a kernel")                                  \
+  X(copy_kib, 256, "host-to-device copy a step; 0 = none")                   \
+  X(context_ms, 50, "first CUDA call")                                       \
+  X(first_launch_us, 200, "first launch")                                    \
+  X(sync_every, 1, "steps per sync; 0 = only at the end")                    \
+  X(host_us, 0, "CPU time of the trainer a step")                            \
+  X(touch_pages, 0, "fresh pages touched by the trainer a step")             \
+  X(sleep_us, 0, "sleep of the trainer a step")                              \
+  X(lock_hold_us, 0, "a sibling thread holds a mutex the trainer needs")     \
+  X(spinners, 0, "unrelated processes spinning on the trainer's CPU")        \
+  X(quota_ms, 0, "CPU quota of the trainer per 100 ms, by cgroup; root")     \
+  X(calls, 10000, "--mode sleepers: calls")                                  \
+  X(call_us, 1000, "--mode sleepers: sleep inside each")                     \
+  X(seconds, 3, "--mode states: for how long")
+// X(name, default, "what")
+#define SIM_TEXTS(X)                                                       \
+  X(preset, "", "see --list; flags after it override it")                  \
+  X(mode, "train", "train, sleepers or states")                            \
+  X(truth, "", "where to write what was planted and measured (JSON)")      \
+  X(transport, "pipe", "pipe or futex: how workers hand over batches")     \
+  X(copy, "pinned", "pinned or pageable")                                  \
+  X(sync, "block", "spin or block: how the trainer waits for the GPU")     \
+  X(cpus, "", "pin everything, e.g. 0,1")                                  \
+  X(trainer_cpus, "", "pin the trainer")                                   \
+  X(worker_cpus, "", "pin the workers")                                    \
+  X(data_dir, "/tmp", "folder for the file that O_DIRECT reads")
+
+struct Options {
+#define X(name, value, what) uint64_t name = value;
+  SIM_NUMBERS(X)
+#undef X
+#define X(name, value, what) std::string name = value;
+  SIM_TEXTS(X)
+#undef X
+};
+
+// A planted cause. `part` of the lost time (see struct Lost) is what the
+// finding should report; `culprit` says who must be named.
+struct Preset {
+  const char* name;
+  const char* cause;     // DESIGN's id; "" = control: nothing to find
+  const char* accepted;  // further ids that say the same truth
+  const char* part;
+  const char* culprit;   // "worker", "spinner", "self" or ""
+  const char* flags;
+};
+
+// All fit on two CPUs. GPU time a step is 2 ms unless said otherwise.
+const Preset kPresets[] = {
+    {"loader-cpu-bound", "loader-cpu-bound", "", "wait", "worker",
+     "--workers 1 --load-cpu-us 10000 --cpus 0,1 --steps 200"},
+    {"loader-oversubscribed", "loader-oversubscribed", "cpu-oversubscribed",
+     "wait", "worker",
+     "--workers 4 --load-cpu-us 10000 --trainer-cpus 0 --worker-cpus 1 "
+     "--steps 200"},
+    {"cpu-oversubscribed", "cpu-oversubscribed", "loader-oversubscribed",
+     "wait+runnable", "worker",
+     "--workers 3 --load-cpu-us 8000 --cpus 0 --steps 150"},
+    {"cpu-other-process", "cpu-other-process", "", "runnable", "spinner",
+     "--trainer-cpus 0 --spinners 3 --host-us 4000 --steps 80"},
+    {"in-process-loading", "in-process-loading", "host-bound", "load", "",
+     "--load-cpu-us 8000 --cpus 0,1 --steps 200"},
+    {"host-bound", "host-bound", "in-process-loading launch-bound", "host", "",
+     "--host-us 8000 --copy-kib 0 --cpus 0,1 --steps 200"},
+    {"memory-faults", "memory-faults", "", "touch", "",
+     "--touch-pages 8192 --copy-kib 0 --cpus 0,1 --steps 150"},
+    {"pageable-copy", "pageable-copy", "", "copy", "",
+     "--copy pageable --copy-kib 49152 --cpus 0,1 --steps 150"},
+    {"idle-by-choice", "idle-by-choice", "", "sleep", "",
+     "--sleep-us 8000 --cpus 0,1 --steps 200"},
+    {"storage-bound", "storage-bound", "", "wait", "worker",
+     "--workers 1 --load-read-kib 16384 --cpus 0,1 --steps 100"},
+    {"upstream-wait", "upstream-wait", "", "wait", "worker",
+     "--workers 1 --load-sleep-us 10000 --cpus 0,1 --steps 200"},
+    {"cgroup-quota", "cgroup-quota", "", "runnable", "",
+     "--quota-ms 20 --host-us 4000 --cpus 0,1 --steps 100"},
+    {"lock-held", "lock-held", "", "lock", "self",
+     "--lock-hold-us 8000 --cpus 0,1 --steps 200"},
+    // Controls.
+    {"healthy", "", "gpu-bound", "", "",
+     "--workers 1 --load-cpu-us 500 --kernel-us 500 --cpus 0,1 --steps 200"},
+    {"gpu-bound", "", "gpu-bound", "", "",
+     "--kernel-us 1000 --sync spin --cpus 0,1 --steps 100"},
+    {"gpu-bound-queue", "", "gpu-bound", "", "",
+     "--kernel-us 1000 --launches 3000 --sync-every 0 --copy-kib 0 --steps 1 "
+     "--cpus 0,1"},
+};
+
+void Usage(FILE* f) {
+  fprintf(f,
+          "usage: starve_sim [--preset NAME] [--FLAG VALUE]... "
+          "[--truth FILE]\n");
+#define X(name, value, what) fprintf(f, "  --%-16s %s\n", #name, what);
+  SIM_NUMBERS(X)
+  SIM_TEXTS(X)
+#undef X
+  fprintf(f, "In flags - and _ are the same. --list prints the presets.\n");
+}
+
+void ParseFlags(const std::vector<std::string>& args, Options* o,
+                const Preset** preset) {
+  for (size_t i = 0; i < args.size(); i += 2) {
+    std::string flag = args[i];
+    std::replace(flag.begin(), flag.end(), '-', '_');
+    if (flag.rfind("__", 0) != 0 || i + 1 == args.size()) {
+      Usage(stderr);
+      exit(2);
+    }
+    flag.erase(0, 2);
+    const std::string& value = args[i + 1];
+    if (flag == "preset") {
+      *preset = nullptr;
+      for (const Preset& p : kPresets) {
+        if (value == p.name) {
+          *preset = &p;
+        }
+      }
+      if (*preset == nullptr) {
+        Die("no preset is called \"" + value + "\"; see --list");
+      }
+      std::vector<std::string> words;
+      std::string text = (*preset)->flags;
+      for (size_t at = 0; at < text.size();) {
+        size_t end = std::min(text.find(' ', at), text.size());
+        words.push_back(text.substr(at, end - at));
+        at = end + 1;
+      }
+      ParseFlags(words, o, preset);
+      continue;
+    }
+    bool known = false;
+#define X(name, unused, what)                            \
+  if (flag == #name) {                                   \
+    char* rest;                                          \
+    o->name = strtoull(value.c_str(), &rest, 10);        \
+    if (value.empty() || *rest != '\0') {                \
+      Die("--" #name " " + value + " is not a number");  \
+    }                                                    \
+    known = true;                                        \
+  }
+    SIM_NUMBERS(X)
+#undef X
+#define X(name, unused, what) \
+  if (flag == #name) {        \
+    o->name = value;          \
+    known = true;             \
+  }
+    SIM_TEXTS(X)
+#undef X
+    if (!known) {
+      Die("no flag is called " + args[i] + "; see --help");
+    }
+  }
+}
+
+// ---- loading ------------------------------------------------------------
+
+class Loader {
+ public:
+  Loader(const Options& o, uint64_t seed) : o_(o), jitter_(seed) {
+    if (o.load_read_kib == 0) {
+      return;
+    }
+    bytes_ = (o.load_read_kib * 1024 + 4095) & ~uint64_t{4095};
+    path_ = o.data_dir + "/starve_sim." + std::to_string(getpid());
+    int fd = open(path_.c_str(), O_CREAT | O_RDWR | O_TRUNC, 0600);
+    std::vector<char> block(1 << 20, 'x');
+    for (uint64_t at = 0; at < bytes_; at += block.size()) {
+      if (write(fd, block.data(), block.size()) < 0) {
+        Die("cannot write " + path_);
+      }
+    }
+    fsync(fd);
+    close(fd);
+    fd_ = open(path_.c_str(), O_RDONLY | O_DIRECT);
+    unlink(path_.c_str());
+    if (fd_ < 0) {
+      Die("O_DIRECT does not work in " + o.data_dir + "; use --data-dir");
+    }
+    buffer_ = aligned_alloc(4096, bytes_);
+  }
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader() {
+    free(buffer_);
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  void PrepareBatch() {
+    Burn(jitter_(o_.load_cpu_us * 1000));
+    Sleep(jitter_(o_.load_sleep_us * 1000));
+    if (fd_ >= 0 && pread(fd_, buffer_, bytes_, 0) < 0) {
+      Die("cannot read " + path_);
+    }
+  }
+
+ private:
+  const Options& o_;
+  Jitter jitter_;
+  uint64_t bytes_ = 0;
+  std::string path_;
+  int fd_ = -1;
+  void* buffer_ = nullptr;
+};
+
+struct Worker {
+  pid_t pid = 0;
+  std::string name;
+  std::unique_ptr<BatchChannel> channel;
+};
+
+std::vector<Worker> StartWorkers(const Options& o) {
+  std::vector<Worker> workers(o.workers);
+  for (size_t i = 0; i < workers.size(); i++) {
+    Worker& w = workers[i];
+    w.name = "sim_worker_" + std::to_string(i);
+    w.channel =
+        MakeChannel(o.transport == "futex", static_cast<int>(o.prefetch));
+    w.pid = fork();
+    if (w.pid < 0) {
+      Die("cannot fork");
+    }
+    if (w.pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      prctl(PR_SET_NAME, w.name.c_str());
+      PinTo(ParseCpus(o.worker_cpus));
+      w.channel->WorkerSide();
+      for (size_t k = 0; k < i; k++) {
+        workers[k].channel->WorkerSide();  // closes what the trainer kept
+      }
+      Loader loader(o, o.seed * 1000 + i);
+      for (;;) {
+        loader.PrepareBatch();
+        w.channel->Put();
+      }
+    }
+    w.channel->TrainerSide();
+  }
+  return workers;
+}
+
+// ---- the trainer --------------------------------------------------------
+
+// Where the time from a drained GPU to the next work went, by what the
+// trainer did then (wall time).
+struct Lost {
+  uint64_t total = 0;
+  uint64_t wait = 0;   // for a batch
+  uint64_t load = 0;   // preparing it itself
+  uint64_t host = 0;   // other host work
+  uint64_t touch = 0;  // fresh pages
+  uint64_t sleep = 0;
+  uint64_t lock = 0;
+  uint64_t copy = 0;   // pageable: inside the copy
+  // Part of load, host, touch and copy in which the thread was not on a CPU.
+  uint64_t runnable = 0;
+};
+
+#define CUDA(function, ...)                                               \
+  do {                                                                    \
+    calls[#function]++;                                                   \
+    if (cudaError_t e = function(__VA_ARGS__)) {                          \
+      Die(std::string(#function ": ") + cudaGetErrorName(e));             \
+    }                                                                     \
+  } while (0)
+
+// Times one part of a step: wall time to *wall, time without a CPU to
+// *runnable.
+class Part {
+ public:
+  Part(uint64_t* wall, uint64_t* runnable)
+      : wall_(wall), runnable_(runnable), begin_(Now()), cpu_(ThreadCpu()) {}
+  ~Part() {
+    uint64_t wall = Now() - begin_, cpu = ThreadCpu() - cpu_;
+    *wall_ += wall;
+    if (runnable_ != nullptr && wall > cpu) {
+      *runnable_ += wall - cpu;
+    }
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+ private:
+  uint64_t *wall_, *runnable_, begin_, cpu_;
+};
+
+void TouchFreshPages(uint64_t pages) {
+  size_t bytes = pages * 4096;
+  auto* p = static_cast<volatile char*>(
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (p == MAP_FAILED) {
+    Die("cannot map memory");
+  }
+  madvise(const_cast<char*>(p), bytes, MADV_NOHUGEPAGE);
+  for (size_t i = 0; i < bytes; i += 4096) {
+    p[i] = 1;
+  }
+  munmap(const_cast<char*>(p), bytes);
+}
+
+void LaunchKernel(uint64_t ns, cudaStream_t stream,
+                  std::map<std::string, uint64_t>* counts) {
+  auto& calls = *counts;
+  void* args[] = {&ns};
+  CUDA(cudaLaunchKernel, reinterpret_cast<const void*>(fake_kernel_ns),
+       fake_dim3{64, 1, 1}, fake_dim3{256, 1, 1}, args, 0, stream);
+}
+
+json Train(const Options& o) {
+  prctl(PR_SET_NAME, "sim_trainer");
+  std::vector<Worker> workers = StartWorkers(o);
+  PinTo(ParseCpus(o.trainer_cpus));
+  std::map<std::string, uint64_t> calls;
+  Loader loader(o, o.seed);
+  Jitter jitter(o.seed + 77);
+
+  // Sibling thread that holds the lock most of the time.
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  std::atomic<bool> stop{false};
+  std::thread sibling;
+  std::atomic<pid_t> sibling_tid{0};
+  if (o.lock_hold_us != 0) {
+    sibling = std::thread([&] {
+      prctl(PR_SET_NAME, "lock_holder");
+      sibling_tid = gettid();
+      while (!stop) {
+        pthread_mutex_lock(&mutex);
+        Burn(o.lock_hold_us * 1000);
+        pthread_mutex_unlock(&mutex);
+        Sleep(1000000);
+      }
+    });
+  }
+
+  // Warm-up: context, stream, memory, first launch.
+  if (o.sync == "block") {
+    CUDA(cudaSetDeviceFlags, cudaDeviceScheduleBlockingSync);
+  }
+  cudaStream_t stream;
+  CUDA(cudaStreamCreate, &stream);
+  size_t bytes = o.copy_kib * 1024;
+  void* device = nullptr;
+  void* host = nullptr;
+  if (bytes != 0) {
+    CUDA(cudaMalloc, &device, bytes);
+    if (o.copy == "pageable") {
+      host = malloc(bytes);
+      memset(host, 1, bytes);
+    } else {
+      CUDA(cudaMallocHost, &host, bytes);
+    }
+  }
+  LaunchKernel(1000, stream, &calls);
+  CUDA(cudaStreamSynchronize, stream);
+
+  Lost lost;
+  json gaps = json::array();
+  uint64_t begin = Now();
+  uint64_t drained = begin;  // 0 = work may be pending
+  uint64_t gpu_ns = 0;
+  for (uint64_t step = 0; step < o.steps; step++) {
+    Lost part;
+    if (!workers.empty()) {
+      Part p(&part.wait, nullptr);
+      if (!workers[step % workers.size()].channel->Take()) {
+        Die("a worker has ended");
+      }
+    } else if (o.load_cpu_us + o.load_sleep_us + o.load_read_kib != 0) {
+      Part p(&part.load, &part.runnable);
+      loader.PrepareBatch();
+    }
+    if (o.host_us != 0) {
+      Part p(&part.host, &part.runnable);
+      Burn(jitter(o.host_us * 1000));
+    }
+    if (o.touch_pages != 0) {
+      Part p(&part.touch, &part.runnable);
+      TouchFreshPages(jitter(o.touch_pages));
+    }
+    if (o.sleep_us != 0) {
+      Part p(&part.sleep, nullptr);
+      Sleep(jitter(o.sleep_us * 1000));
+    }
+    if (o.lock_hold_us != 0) {
+      Part p(&part.lock, nullptr);
+      pthread_mutex_lock(&mutex);
+      pthread_mutex_unlock(&mutex);
+    }
+    uint64_t submitted = Now();
+    if (bytes != 0) {
+      Part p(&part.copy, &part.runnable);
+      CUDA(cudaMemcpyAsync, device, host, bytes, cudaMemcpyHostToDevice,
+           stream);
+    }
+    if (o.copy == "pageable" && bytes != 0) {
+      submitted = Now();  // until then the host copies, the GPU computes nothing
+    } else {
+      part.copy = 0;
+    }
+    if (drained != 0) {
+      lost.total += submitted - drained;
+#define ADD(x) lost.x += part.x
+      ADD(wait); ADD(load); ADD(host); ADD(touch); ADD(sleep); ADD(lock);
+      ADD(copy); ADD(runnable);
+#undef ADD
+      gaps.push_back({drained, submitted});
+    }
+    for (uint64_t i = 0; i < o.launches; i++) {
+      LaunchKernel(o.kernel_us * 1000, stream, &calls);
+      gpu_ns += o.kernel_us * 1000;
+    }
+    drained = 0;
+    if (o.sync_every != 0 && (step + 1) % o.sync_every == 0) {
+      CUDA(cudaStreamSynchronize, stream);
+      drained = Now();
+    }
+  }
+  CUDA(cudaDeviceSynchronize);
+  uint64_t end = Now();
+  stop = true;
+  if (sibling.joinable()) {
+    sibling.join();
+  }
+  if (bytes != 0) {
+    CUDA(cudaFree, device);
+    if (o.copy == "pageable") {
+      free(host);
+    } else {
+      CUDA(cudaFreeHost, host);
+    }
+  }
+  CUDA(cudaStreamDestroy, stream);
+
+  json truth;
+  truth["pid"] = getpid();
+  truth["begin_ns"] = begin;
+  truth["end_ns"] = end;
+  truth["gpu_work_ns"] = gpu_ns;
+  truth["calls"] = calls;
+  truth["gaps"] = gaps;
+  truth["lost_ns"] = lost.total;
+  truth["parts"] = {{"wait", lost.wait},   {"load", lost.load},
+                    {"host", lost.host},   {"touch", lost.touch},
+                    {"sleep", lost.sleep}, {"lock", lost.lock},
+                    {"copy", lost.copy},   {"runnable", lost.runnable}};
+  truth["workers"] = json::array();
+  for (Worker& w : workers) {
+    truth["workers"].push_back({{"pid", w.pid}, {"name", w.name}});
+    kill(w.pid, SIGKILL);
+    waitpid(w.pid, nullptr, 0);
+  }
+  if (sibling_tid != 0) {
+    truth["sibling_tid"] = sibling_tid.load();
+  }
+  return truth;
+}
+
+// ---- external causes ----------------------------------------------------
+
+// A process of its own session, child of init: nothing of ours. Returns its
+// pid; the caller kills it.
+pid_t StartSpinner(const std::vector<int>& cpus, int number) {
+  int fds[2];
+  if (pipe(fds) != 0) {
+    Die("cannot make a pipe");
+  }
+  pid_t middle = fork();
+  if (middle == 0) {
+    setsid();
+    pid_t spinner = fork();
+    if (spinner == 0) {
+      close(fds[0]);
+      close(fds[1]);
+      std::string name = "cpu_hog_" + std::to_string(number);
+      prctl(PR_SET_NAME, name.c_str());
+      PinTo(cpus);
+      alarm(300);  // in case nobody is left to end us
+      for (;;) {
+        Burn(1000000);
+      }
+    }
+    if (write(fds[1], &spinner, sizeof spinner) != sizeof spinner) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  pid_t spinner = -1;
+  if (read(fds[0], &spinner, sizeof spinner) != sizeof spinner) {
+    spinner = -1;
+  }
+  close(fds[0]);
+  close(fds[1]);
+  waitpid(middle, nullptr, 0);
+  if (spinner <= 0) {
+    Die("cannot start a spinner");
+  }
+  return spinner;
+}
+
+bool WriteFile(const std::string& path, const std::string& text) {
+  int fd = open(path.c_str(), O_WRONLY);
+  bool ok = fd >= 0 && write(fd, text.data(), text.size()) ==
+                           static_cast<ssize_t>(text.size());
+  if (fd >= 0) {
+    close(fd);
+  }
+  return ok;
+}
+
+// Puts this process into a new cgroup with a quota. Empty: not possible here.
+std::string EnterQuota(uint64_t ms) {
+  std::string name = "/starve_sim." + std::to_string(getpid());
+  for (const char* root : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"}) {
+    std::string dir = root + name;
+    if (mkdir(dir.c_str(), 0755) != 0) {
+      continue;
+    }
+    std::string us = std::to_string(ms * 1000);
+    bool v1 = WriteFile(dir + "/cpu.cfs_period_us", "100000") &&
+              WriteFile(dir + "/cpu.cfs_quota_us", us);
+    if (!v1) {
+      WriteFile(std::string(root) + "/cgroup.subtree_control", "+cpu");
+    }
+    if ((v1 || WriteFile(dir + "/cpu.max", us + " 100000")) &&
+        WriteFile(dir + "/cgroup.procs", std::to_string(getpid()))) {
+      return dir;
+    }
+    rmdir(dir.c_str());
+  }
+  return "";
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 1 && args[0] == "--help") {
+    Usage(stdout);
+    return 0;
+  }
+  if (args.size() == 1 && args[0] == "--list") {
+    for (const Preset& p : kPresets) {
+      printf("%s\n", p.name);
+    }
+    return 0;
+  }
+  Options o;
+  const Preset* preset = nullptr;
+  ParseFlags(args, &o, &preset);
+  if (o.mode != "train" && o.mode != "sleepers" && o.mode != "states") {
+    Die("--mode " + o.mode + ": use train, sleepers or states");
+  }
+  PinTo(ParseCpus(o.cpus));
+  // The simulated driver reads this at the first CUDA call.
+  std::string settings = "context_ms=" + std::to_string(o.context_ms) +
+                         ",launch_us=" + std::to_string(o.launch_us) +
+                         ",first_launch_us=" +
+                         std::to_string(o.first_launch_us) + ",malloc_us=20";
+  setenv("FAKE_CUDA", settings.c_str(), 1);
+
+  std::vector<pid_t> spinners;
+  json spinner_list = json::array();
+  std::vector<int> spinner_cpus =
+      ParseCpus(o.trainer_cpus.empty() ? o.cpus : o.trainer_cpus);
+  for (uint64_t i = 0; i < o.spinners; i++) {
+    spinners.push_back(StartSpinner(spinner_cpus, static_cast<int>(i)));
+    spinner_list.push_back({{"pid", spinners.back()},
+                            {"name", "cpu_hog_" + std::to_string(i)}});
+  }
+
+  int fds[2];
+  if (pipe(fds) != 0) {
+    Die("cannot make a pipe");
+  }
+  pid_t trainer = fork();
+  if (trainer == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(fds[0]);
+    std::string cgroup;
+    if (o.quota_ms != 0 && (cgroup = EnterQuota(o.quota_ms)).empty()) {
+      fprintf(stderr, "starve_sim: SKIP: no cgroup cpu quota can be set here\n");
+      exit(77);
+    }
+    json truth = o.mode == "train"      ? Train(o)
+                 : o.mode == "sleepers" ? RunSleepers(o.calls, o.call_us)
+                                        : RunStates(o.seconds, o.data_dir);
+    truth["cgroup"] = cgroup;
+    std::string text = truth.dump();
+    for (size_t at = 0; at < text.size();) {
+      ssize_t n = write(fds[1], text.data() + at, text.size() - at);
+      if (n <= 0) {
+        exit(1);
+      }
+      at += static_cast<size_t>(n);
+    }
+    exit(0);
+  }
+  close(fds[1]);
+  std::string text;
+  char buffer[65536];
+  for (ssize_t n; (n = read(fds[0], buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  int status = 0;
+  waitpid(trainer, &status, 0);
+  for (pid_t pid : spinners) {
+    kill(pid, SIGKILL);
+  }
+  if (status != 0) {
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  }
+  json truth = json::parse(text);
+  if (truth["cgroup"] != "") {
+    rmdir(truth["cgroup"].get<std::string>().c_str());
+  }
+  truth["spinners"] = spinner_list;
+  truth["preset"] = preset != nullptr ? preset->name : "";
+  if (preset != nullptr) {
+    truth["cause"] = preset->cause;
+    truth["accepted"] = preset->accepted;
+    truth["part"] = preset->part;
+    truth["culprit"] = preset->culprit;
+    if (truth.contains("parts")) {
+      uint64_t ns = 0;
+      std::string parts = preset->part;
+      for (auto& [name, value] : truth["parts"].items()) {
+        if (("+" + parts + "+").find("+" + name + "+") != std::string::npos) {
+          ns += value.get<uint64_t>();
+        }
+      }
+      truth["cause_lost_ns"] = ns;
+    }
+  }
+  if (!o.truth.empty()) {
+    FILE* f = fopen(o.truth.c_str(), "w");
+    if (f == nullptr) {
+      Die("cannot write " + o.truth);
+    }
+    std::string pretty = truth.dump(1) + "\n";
+    fwrite(pretty.data(), 1, pretty.size(), f);
+    fclose(f);
+  }
+  if (truth.contains("lost_ns")) {
+    double wall = static_cast<double>(truth["end_ns"].get<uint64_t>() -
+                                      truth["begin_ns"].get<uint64_t>());
+    printf("trainer %d: %.3f s, GPU without work %.3f s (%.0f %%)\n",
+           truth["pid"].get<int>(), wall / 1e9,
+           truth["lost_ns"].get<double>() / 1e9,
+           100 * truth["lost_ns"].get<double>() / wall);
+  }
+  return 0;
+}
+
+}  // namespace sim
+
+int main(int argc, char** argv) { return sim::Main(argc, argv); }
