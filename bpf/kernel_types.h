@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel fields that our programs read, and no others. Offsets come from
+ * the running kernel's BTF (CO-RE), so order and size here mean nothing; names
+ * do. tests/bpf checks that each of them exists in the running kernel.
+ *
+ * A field that only some kernels have goes into a flavour (struct x___why),
+ * which that test skips, and is guarded by bpf_core_field_exists().
+ */
+#ifndef INGERO_BPF_KERNEL_TYPES_H
+#define INGERO_BPF_KERNEL_TYPES_H
+
+#include <linux/bpf.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+#ifndef __cplusplus
+typedef _Bool bool;
+#define true 1
+#define false 0
+#endif
+#define NULL ((void *)0)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), \
+			     apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+};
+
+/* Saved user registers, x86-64. */
+struct pt_regs {
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax; /* system call; -1: interrupt or exception */
+	unsigned long ip;
+};
+
+struct thread_info {
+	u32 status;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	void *stack;
+	unsigned int flags;
+	unsigned in_execve : 1;
+	unsigned in_iowait : 1;
+	int exit_code;
+	int pid;
+	int tgid;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	u64 start_boottime;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	char comm[16];
+	struct css_set *cgroups;
+};
+
+/* Linux 5.14 renamed task->state (2f064a59a11f). */
+struct task_struct___state {
+	unsigned int __state;
+};
+
+struct task_struct___old_state {
+	long state;
+};
+
+/* x86 kept the preemption count in pcpu_hot from 6.2 to 6.14. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 1, /* the real value comes from BTF */
+};
+
+struct page;
+struct linux_binprm;
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/* Values of the kernel's own that no BTF carries. */
+#define PF_KTHREAD 0x00200000
+#define TASK_DEAD 0x80
+#define TS_COMPAT 0x2	    /* thread_info.status: in a 32-bit system call */
+#define THREAD_SIZE 16384   /* x86-64 */
+#define NR_SCHED_YIELD 24   /* x86-64 */
+#define PREEMPT_HARDIRQ_NMI 0x00ff0000
+#define PREEMPT_SOFTIRQ 0x00000100 /* serving one, not just disabled */
+
+#endif /* INGERO_BPF_KERNEL_TYPES_H */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the BPF programs and ingero-kprobe share besides wire/wire.h: the
+ * counters of each CPU (mapped by the companion, so reading costs no system
+ * call) and the constants that the companion sets before loading.
+ */
+#ifndef INGERO_BPF_PROBE_STATE_H
+#define INGERO_BPF_PROBE_STATE_H
+
+#include "wire/wire.h"
+
+/* Slots of ingero_cpu_state.lost. Not on disk; see kernel_probe/losses.cc. */
+enum ingero_cpu_loss {
+	INGERO_CPU_LOST_SWITCH, /* LOSS_SWITCH_RING_FULL */
+	INGERO_CPU_LOST_TASK,	/* LOSS_TASK_RING_FULL */
+	INGERO_CPU_LOST_STORAGE, /* LOSS_TASK_STORAGE */
+	INGERO_CPU_LOST_MAX
+};
+
+/*
+ * The program counts and stamps; the companion copies `count` to `reported`
+ * when it has written a row. A loss that finds them equal begins a new range.
+ */
+struct ingero_loss_counter {
+	__u64 count;
+	__u64 first_ns;
+	__u64 last_ns;
+	__u64 reported;
+};
+
+/* One CPU's counters: 256 bytes, so that no two CPUs share a cache line. */
+struct ingero_cpu_state {
+	__u64 switches_seen; /* recorded + lost = seen */
+	__u64 tasks_seen;    /* task events, likewise */
+	struct ingero_loss_counter lost[INGERO_CPU_LOST_MAX];
+	__u64 reserved[18];
+};
+INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
+
+/* The only object in section .rodata.config. */
+struct ingero_probe_config {
+	/* 5.18: sched_switch passes prev_state (fa2c3254d7cf). */
+	__u32 switch_has_state;
+	/* 6.8: mark_victim passes the task, earlier its pid. */
+	__u32 victim_is_task;
+};
+
+/* A thread whose pages reach this is flushed without waiting for a switch. */
+#define INGERO_PAGES_FLUSH 4096
+
+#endif /* INGERO_BPF_PROBE_STATE_H */

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/drain.h"
+
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace ingero::kernel_probe {
+namespace {
+
+constexpr double kRingRecordBytes = 8 + sizeof(ingero_ring_switch);
+
+}  // namespace
+
+void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
+  // In the order of switch_table::Col.
+  const uint64_t row[] = {e.t_ns,
+                          e.prev_tid,
+                          e.prev_tgid,
+                          e.next_tid,
+                          e.next_tgid,
+                          e.flags,
+                          e.prev_state,
+                          static_cast<uint64_t>(e.prev_syscall + 1),
+                          e.prev_arg0,
+                          e.prev_arg1,
+                          e.wake_ns,
+                          e.waker_tid,
+                          e.waker_tgid,
+                          e.prev_pages,
+                          e.prev_large_allocs,
+                          e.prev_min_faults,
+                          e.prev_maj_faults};
+  static_assert(std::size(row) == switch_table::kCount);
+  values->insert(values->end(), std::begin(row), std::end(row));
+}
+
+Result<std::unique_ptr<Drain>> Drain::Make(
+    const std::vector<int>& ring_fds, int task_ring_fd, uint64_t ring_bytes,
+    StreamWriter* writer, std::function<void(const ingero_ring_task&)> on_task,
+    std::function<void(const Loss&)> on_loss) {
+  std::unique_ptr<Drain> d(new Drain);
+  d->writer_ = writer;
+  d->on_task_ = std::move(on_task);
+  d->on_loss_ = std::move(on_loss);
+  d->ring_records_ = static_cast<double>(ring_bytes) / kRingRecordBytes;
+  d->cpus_.resize(ring_fds.size());
+  d->rings_ = ring_buffer__new(task_ring_fd, OnTask, d.get(), nullptr);
+  if (d->rings_ == nullptr) return Status::Errno("mapping a ring", errno);
+  for (uint32_t cpu = 0; cpu < ring_fds.size(); ++cpu) {
+    Cpu& c = d->cpus_[cpu];
+    c.drain = d.get();
+    c.cpu = cpu;
+    c.rows.schema = &switch_table::kSchema;
+    if (const int error =
+            ring_buffer__add(d->rings_, ring_fds[cpu], OnSwitch, &c))
+      return Status::Errno("mapping a ring", -error);
+  }
+  return d;
+}
+
+Drain::~Drain() { ring_buffer__free(rings_); }
+
+int Drain::OnSwitch(void* context, void* data, size_t) {
+  Cpu& c = *static_cast<Cpu*>(context);
+  AppendSwitch(*static_cast<const ingero_ring_switch*>(data), &c.rows.values);
+  ++c.taken;
+  if (c.rows.values.size() >= kBlockRows * switch_table::kCount)
+    c.drain->HandOver(&c);
+  return 0;
+}
+
+int Drain::OnTask(void* context, void* data, size_t) {
+  static_cast<Drain*>(context)->on_task_(
+      *static_cast<const ingero_ring_task*>(data));
+  return 0;
+}
+
+void Drain::HandOver(Cpu* c) {
+  const size_t rows = c->rows.size();
+  if (rows == 0) return;
+  const uint64_t first = c->rows.at(0, 0), last = c->rows.at(rows - 1, 0);
+  if (writer_->Push(&c->rows, c->cpu)) {
+    recorded_ += rows;
+    c->rows = writer_->Spare(switch_table::kSchema);
+    return;
+  }
+  dropped_ += rows;
+  on_loss_({c->cpu, INGERO_LOSS_WRITER_BEHIND, first, last, rows});
+  c->rows.Clear();
+  c->rows.schema = &switch_table::kSchema;
+}
+
+double Drain::Consume() {
+  ring_buffer__consume(rings_);
+  uint64_t most = 0;
+  for (Cpu& c : cpus_) {
+    most = std::max(most, c.taken);
+    c.taken = 0;
+  }
+  return static_cast<double>(most) / ring_records_;
+}
+
+void Drain::Flush() {
+  for (Cpu& c : cpus_) HandOver(&c);
+}
+
+}  // namespace ingero::kernel_probe

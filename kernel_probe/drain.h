@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Empties the ring buffers: switches become rows per CPU, task events go to a
+// callback. No system call per record, no wait, no disk.
+//
+// Threads:    one.
+// Invariants: recorded() + dropped() = records taken from the rings.
+#ifndef INGERO_KERNEL_PROBE_DRAIN_H_
+#define INGERO_KERNEL_PROBE_DRAIN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tables.h"
+#include "kernel_probe/losses.h"
+#include "kernel_probe/stream_writer.h"
+#include "wire/wire.h"
+
+struct ring_buffer;
+
+namespace ingero::kernel_probe {
+
+// A switch as its row of switch_table.
+void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values);
+
+class Drain {
+ public:
+  static constexpr size_t kBlockRows = 4096;
+
+  // ring_fds: by CPU. The fds and *writer must outlive this.
+  static Result<std::unique_ptr<Drain>> Make(
+      const std::vector<int>& ring_fds, int task_ring_fd, uint64_t ring_bytes,
+      StreamWriter* writer,
+      std::function<void(const ingero_ring_task&)> on_task,
+      std::function<void(const Loss&)> on_loss);
+  ~Drain();
+  Drain(const Drain&) = delete;
+
+  // Takes all there is. How full the fullest ring was, 0 to 1.
+  double Consume();
+  // Hands over rows of blocks that are not full.
+  void Flush();
+
+  uint64_t recorded() const { return recorded_; }
+  uint64_t dropped() const { return dropped_; }  // writer behind
+
+ private:
+  struct Cpu {
+    Drain* drain;
+    uint32_t cpu;
+    Rows rows;
+    uint64_t taken = 0;  // within one Consume()
+  };
+  Drain() = default;
+  static int OnSwitch(void* cpu, void* data, size_t size);
+  static int OnTask(void* drain, void* data, size_t size);
+  void HandOver(Cpu* cpu);
+
+  StreamWriter* writer_ = nullptr;
+  std::function<void(const ingero_ring_task&)> on_task_;
+  std::function<void(const Loss&)> on_loss_;
+  ring_buffer* rings_ = nullptr;
+  std::vector<Cpu> cpus_;
+  double ring_records_ = 1;
+  uint64_t recorded_ = 0, dropped_ = 0;
+};
+
+}  // namespace ingero::kernel_probe
+
+#endif  // INGERO_KERNEL_PROBE_DRAIN_H_

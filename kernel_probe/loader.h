@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and attaches the BPF programs, one by one: a probe that this kernel
+// cannot take is skipped with its reason, and the rest go on. To add a kernel
+// event: write the program in bpf/, add a row to kProbes in loader.cc.
+//
+// Each object file is opened once per program with only that one in it, and
+// all of them share one set of maps, so nothing but its own row decides
+// whether a probe loads (15-25 ms each).
+//
+// Threads:   one.
+// Ownership: programs stay attached until Detach() or the destructor; nothing
+//            is pinned, so a kill detaches all.
+#ifndef INGERO_KERNEL_PROBE_LOADER_H_
+#define INGERO_KERNEL_PROBE_LOADER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bpf/probe_state.h"
+
+struct bpf_link;
+struct bpf_object;
+struct bpf_program;
+
+namespace ingero::kernel_probe {
+
+struct LoaderOptions {
+  uint64_t ring_bytes = 0;  // per CPU; a power of two, at least a page
+  bool verbose = false;     // print what libbpf says
+  // One line per probe: "probe sched_switch: attached".
+  std::function<void(const std::string&)> report;
+};
+
+class Loader {
+ public:
+  // Makes the maps and loads all programs; attaches none. Fails where a
+  // required probe does not load.
+  static Result<std::unique_ptr<Loader>> Load(const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+
+  // Attaches what concerns tasks: from here on births are seen.
+  Status AttachTaskProbes();
+  // The tasks that exist, each with storage from here on. Empty where the
+  // iterator could not be loaded.
+  std::vector<ingero_ring_task> DumpTasks();
+  // Attaches the rest. Fails where a required one cannot be.
+  Status AttachScheduler();
+  void Detach();
+
+  int cpus() const { return cpus_; }
+  // By CPU number.
+  const std::vector<int>& switch_ring_fds() const { return ring_fds_; }
+  int task_ring_fd() const { return task_ring_fd_; }
+  // Counters of all CPUs, mapped; the companion writes `reported` only.
+  ingero_cpu_state* cpu_states() const { return cpu_states_; }
+  // Runs of our programs that the kernel skipped so far.
+  uint64_t MissedRuns() const;
+
+ private:
+  struct Loaded {
+    size_t probe;
+    bpf_object* object;
+    bpf_program* program;
+    bpf_link* link;
+  };
+  Loader() = default;
+  Status MakeMaps(const LoaderOptions& options);
+  Status LoadProbe(size_t probe);
+  Result<Loaded> TryProgram(size_t probe, const char* program);
+  Status Attach(bool scheduler);
+
+  std::function<void(const std::string&)> report_;
+  int cpus_ = 0;
+  ingero_probe_config config_{};
+  bpf_object* maps_ = nullptr;  // owns the maps; no programs
+  std::vector<Loaded> loaded_;
+  std::vector<int> ring_fds_;
+  int task_ring_fd_ = -1;
+  ingero_cpu_state* cpu_states_ = nullptr;
+  size_t cpu_states_bytes_ = 0;
+};
+
+}  // namespace ingero::kernel_probe
+
+#endif  // INGERO_KERNEL_PROBE_LOADER_H_

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of ingero-kprobe.
+#ifndef INGERO_KERNEL_PROBE_OPTIONS_H_
+#define INGERO_KERNEL_PROBE_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/units.h"
+
+namespace ingero::kernel_probe {
+
+inline constexpr uint64_t kDefaultRingBytes = 4u << 20;
+inline constexpr uint64_t kMaxRingBytes = 1u << 30;
+
+struct Options {
+  Ns duration{0};  // 0: until told to end
+  uint64_t ring_bytes = kDefaultRingBytes;  // per CPU
+  std::string dir;         // "": the default trace folder
+  std::string ready_file;  // "": none
+  bool quiet = false;
+  bool verbose = false;
+  std::string note;  // what was changed, to be said; "" if nothing
+};
+
+// "60s", "5m", "2h", "250ms"; a bare number is seconds. Positive.
+Result<Ns> ParseDuration(std::string_view text);
+// "4096", "64K", "4M", "1G" (powers of 1024). Positive.
+Result<uint64_t> ParseBytes(std::string_view text);
+// The ring that is made for an asked size: a power of two, at least a page.
+Result<uint64_t> RingBytes(uint64_t asked);
+
+struct ParsedArgs {
+  Options options;
+  std::optional<int> exit_status;  // --help, --version (0), bad usage (2)
+};
+// Prints help, the version and usage errors itself.
+ParsedArgs ParseArgs(int argc, char** argv);
+
+}  // namespace ingero::kernel_probe
+
+#endif  // INGERO_KERNEL_PROBE_OPTIONS_H_

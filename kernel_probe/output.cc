@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/output.h"
+
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "kernel_probe/clock.h"
+
+namespace ingero::kernel_probe {
+namespace {
+
+constexpr const char* kLockName = "ingero-kprobe.lock";
+
+TraceDir Folder(const std::string& dir) {
+  TraceDir folder = DefaultTraceDir();
+  if (dir.empty()) return folder;
+  folder.path = dir;
+  folder.note.clear();
+  // A folder that is there keeps its owner.
+  struct stat st;
+  if (lstat(dir.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+    folder.uid = st.st_uid;
+    folder.gid = st.st_gid;
+  }
+  return folder;
+}
+
+Status GiveTo(int fd, const TraceDir& dir) {
+  if (geteuid() == 0 && fchown(fd, dir.uid, dir.gid) != 0)
+    return Status::Errno("giving the file to uid " + std::to_string(dir.uid),
+                         errno);
+  return {};
+}
+
+}  // namespace
+
+Result<Output> OpenOutput(const std::string& dir) {
+  Output out;
+  out.dir = Folder(dir);
+  INGERO_RETURN_IF_ERROR(CreateTraceDir(out.dir));
+  INGERO_ASSIGN_OR_RETURN(
+      Fd folder,
+      OpenFile(out.dir.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+
+  INGERO_ASSIGN_OR_RETURN(
+      out.lock, OpenFileAt(folder.get(), kLockName,
+                           O_RDWR | O_CREAT | O_NOFOLLOW));
+  if (flock(out.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    char pid[16] = "";
+    const ssize_t n = pread(out.lock.get(), pid, sizeof(pid) - 1, 0);
+    return Status::Error(
+        "another ingero-kprobe" +
+        (n > 0 ? " (pid " + std::string(pid) + ")" : std::string()) +
+        " already records into " + out.dir.path +
+        "; end it first, or use another --dir");
+  }
+  INGERO_RETURN_IF_ERROR(GiveTo(out.lock.get(), out.dir));
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(out.lock.get(), 0) == 0)
+    (void)WriteAllAt(out.lock.get(), pid, 0);
+
+  const std::string name =
+      "kernel-" + std::to_string(NowNs()) + "-" + pid + ".ingero";
+  out.path = out.dir.path + "/" + name;
+  INGERO_ASSIGN_OR_RETURN(
+      out.file, OpenFileAt(folder.get(), name,
+                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+  INGERO_RETURN_IF_ERROR(GiveTo(out.file.get(), out.dir));
+  return out;
+}
+
+}  // namespace ingero::kernel_probe

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/proc.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+
+#include "base/file.h"
+
+namespace ingero::kernel_probe {
+namespace {
+
+constexpr uint64_t kNsPerS = 1'000'000'000;
+
+// Cuts the first line, or word, off *text.
+std::string_view Cut(std::string_view* text, char separator) {
+  const size_t at = text->find(separator);
+  std::string_view first = text->substr(0, at);
+  text->remove_prefix(at == std::string_view::npos ? text->size() : at + 1);
+  return first;
+}
+
+std::optional<uint64_t> Number(std::string_view text) {
+  uint64_t value;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+SystemStat ParseStat(std::string_view text, uint64_t ticks_per_s) {
+  SystemStat stat;
+  const uint64_t ns_per_tick = kNsPerS / ticks_per_s;
+  while (!text.empty()) {
+    std::string_view line = Cut(&text, '\n');
+    const std::string_view key = Cut(&line, ' ');
+    if (key == "ctxt") stat.context_switches = Number(line);
+    if (key.size() < 4 || !key.starts_with("cpu")) continue;
+    const auto cpu = Number(key.substr(3));
+    if (!cpu) continue;
+    // user nice system idle iowait irq softirq steal guest guest_nice
+    uint64_t ticks[8] = {};
+    for (uint64_t& t : ticks) t = Number(Cut(&line, ' ')).value_or(0);
+    stat.cpus.push_back(
+        {static_cast<uint32_t>(*cpu),
+         (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) * ns_per_tick,
+         (ticks[3] + ticks[4]) * ns_per_tick, ticks[7] * ns_per_tick});
+  }
+  return stat;
+}
+
+std::optional<uint64_t> ParseLoad1(std::string_view text) {
+  double load;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), load);
+  if (error != std::errc() || load < 0) return std::nullopt;
+  return static_cast<uint64_t>(load * 1000 + 0.5);
+}
+
+Pressure ParsePressure(std::string_view text) {
+  Pressure p;
+  while (!text.empty()) {
+    const std::string_view line = Cut(&text, '\n');
+    const size_t at = line.find("total=");
+    if (at == std::string_view::npos) continue;
+    const auto total = Number(line.substr(at + 6));
+    if (line.starts_with("some")) p.some_us = total;
+    if (line.starts_with("full")) p.full_us = total;
+  }
+  return p;
+}
+
+Memory ParseMemory(std::string_view text) {
+  Memory m;
+  std::optional<uint64_t> swap_total, swap_free;
+  while (!text.empty()) {
+    std::string_view line = Cut(&text, '\n');
+    const std::string_view key = Cut(&line, ':');
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    auto bytes = Number(line);
+    if (!bytes) continue;
+    *bytes *= 1024;
+    if (key == "MemTotal") m.total_bytes = bytes;
+    if (key == "MemAvailable") m.available_bytes = bytes;
+    if (key == "SwapTotal") swap_total = bytes;
+    if (key == "SwapFree") swap_free = bytes;
+  }
+  if (swap_total && swap_free && *swap_total >= *swap_free)
+    m.swap_used_bytes = *swap_total - *swap_free;
+  return m;
+}
+
+std::optional<uint64_t> ParseStartTicks(std::string_view text) {
+  // The name may hold blanks and parentheses; fields count from its end.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 > text.size())
+    return std::nullopt;
+  text.remove_prefix(name_end + 2);
+  for (int field = 3; field < 22; ++field) Cut(&text, ' ');
+  return Number(text);
+}
+
+std::optional<uint64_t> StartTicks(uint32_t pid) {
+  auto text = ReadWholeFile("/proc/" + std::to_string(pid) + "/stat");
+  if (!text.ok()) return std::nullopt;
+  return ParseStartTicks(*text);
+}
+
+std::string CommandText(std::string_view cmdline) {
+  std::string text(cmdline.substr(0, kMaxCommandBytes));
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', '\x1f');
+  return text;
+}
+
+std::string ExeAndCommand(uint32_t pid, uint64_t start_ns) {
+  const std::string base = "/proc/" + std::to_string(pid);
+  char exe[PATH_MAX];
+  const ssize_t exe_size = readlink((base + "/exe").c_str(), exe, sizeof(exe));
+  // /proc/PID/cmdline may be as long as ARG_MAX; its begin is enough.
+  std::string cmdline;
+  if (auto fd = OpenFile(base + "/cmdline", O_RDONLY); fd.ok()) {
+    char buffer[kMaxCommandBytes];
+    const ssize_t n = read(fd->get(), buffer, sizeof(buffer));
+    if (n > 0) cmdline = CommandText({buffer, static_cast<size_t>(n)});
+  }
+  if (exe_size <= 0 && cmdline.empty()) return {};
+  // Checked after reading: a pid reused meanwhile fails this.
+  const auto ticks = StartTicks(pid);
+  const auto ticks_per_s = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  if (!ticks || *ticks != start_ns / (kNsPerS / ticks_per_s)) return {};
+  std::string text;
+  if (exe_size > 0) text.assign(exe, static_cast<size_t>(exe_size));
+  text += '\0';
+  text += cmdline;
+  return text;
+}
+
+void ReadBootId(uint8_t (&boot_id)[16]) {
+  std::fill(std::begin(boot_id), std::end(boot_id), uint8_t{0});
+  auto text = ReadWholeFile("/proc/sys/kernel/random/boot_id");
+  if (!text.ok()) return;
+  size_t nibble = 0;
+  for (char c : *text) {
+    int v;
+    if (c >= '0' && c <= '9') v = c - '0';
+    else if (c >= 'a' && c <= 'f') v = c - 'a' + 10;
+    else continue;
+    if (nibble >= 32) break;
+    boot_id[nibble / 2] =
+        static_cast<uint8_t>(boot_id[nibble / 2] << 4 | v);
+    ++nibble;
+  }
+}
+
+}  // namespace ingero::kernel_probe

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/recorder.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "kernel_probe/clock.h"
+#include "kernel_probe/drain.h"
+#include "kernel_probe/loader.h"
+#include "kernel_probe/losses.h"
+#include "kernel_probe/output.h"
+#include "kernel_probe/preflight.h"
+#include "kernel_probe/sampler.h"
+#include "kernel_probe/stream_writer.h"
+#include "kernel_probe/task_log.h"
+
+namespace ingero::kernel_probe {
+namespace {
+
+constexpr uint64_t kFlushNs = 500'000'000;  // a live merge wants under 1 s
+constexpr uint64_t kMinPollNs = 1'000'000;
+constexpr uint64_t kMaxPollNs = 20'000'000;
+// A busy CPU switches about this often; the poll must come round before its
+// ring is half full.
+constexpr double kFastestSwitchesPerNs = 1e-3;
+constexpr int kReaderNice = -10;
+
+const char* LossText(uint32_t loss) {
+  switch (loss) {
+#define X(id, value, kebab, severity, text) \
+  case value:                               \
+    return text;
+    INGERO_LOSSES(X)
+#undef X
+  }
+  return "unknown loss";
+}
+
+double CpuSeconds() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+// Ends the program's signals' default actions before any thread exists; from
+// then on they are read from a descriptor.
+Result<Fd> BlockEndSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
+  signal(SIGPIPE, SIG_IGN);
+  if (pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0)
+    return Status::Errno("blocking signals", errno);
+  Fd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return Status::Errno("signalfd", errno);
+  return fd;
+}
+
+// Losses found so far, on their way into the stream and in total.
+class LossBook {
+ public:
+  void Add(const Loss& loss) {
+    totals_[loss.loss] += loss.count;
+    Rows& rows = pending_[loss.cpu];
+    rows.schema = &loss_table::kSchema;
+    std::array<uint64_t, loss_table::kCount> row{};
+    row[loss_table::kT] = loss.first_ns;
+    row[loss_table::kEndT] = loss.last_ns;
+    row[loss_table::kLoss] = loss.loss;
+    row[loss_table::kCountLost] = loss.count;
+    rows.Append(row);
+  }
+  void Flush(StreamWriter* writer) {
+    for (auto& [cpu, rows] : pending_)
+      (void)writer->Push(&rows, cpu, /*always=*/true);
+    pending_.clear();
+  }
+  const std::map<uint32_t, uint64_t>& totals() const { return totals_; }
+  uint64_t Total(uint32_t loss) const {
+    const auto it = totals_.find(loss);
+    return it == totals_.end() ? 0 : it->second;
+  }
+  // Events that are missing.
+  uint64_t events() const {
+    return Total(INGERO_LOSS_SWITCH_RING_FULL) +
+           Total(INGERO_LOSS_TASK_RING_FULL) +
+           Total(INGERO_LOSS_WRITER_BEHIND) + Total(INGERO_LOSS_BPF_MISSED);
+  }
+
+ private:
+  std::map<uint32_t, Rows> pending_;
+  std::map<uint32_t, uint64_t> totals_;
+};
+
+class Recorder {
+ public:
+  explicit Recorder(const Options& options) : options_(options) {}
+  Status Run();
+
+ private:
+  void Say(const std::string& line) const {
+    if (!options_.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  Status Start();
+  void Loop();
+  Status Finish();
+  void OnTask(const ingero_ring_task& e);
+  // Losses that the kernel counted since the last call.
+  void PollLosses();
+  void ShowStatus(uint64_t now);
+
+  const Options& options_;
+  Fd signals_;
+  Output output_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<StreamWriter> writer_;
+  std::unique_ptr<TaskLog> tasks_;
+  std::unique_ptr<Drain> drain_;
+  std::unique_ptr<LossReader> loss_reader_;
+  std::unique_ptr<Sampler> sampler_;
+  LossBook losses_;
+  std::vector<ingero_ring_task> early_;  // task events before TaskLog runs
+  bool early_phase_ = true;
+  uint64_t begin_ns_ = 0;
+  uint64_t missed_ = 0, missed_polled_ns_ = 0;
+  // Of the status line.
+  bool live_ = false;
+  uint64_t shown_ns_ = 0, shown_switches_ = 0;
+};
+
+Status Recorder::Run() {
+  INGERO_RETURN_IF_ERROR(CheckSystem(ThisSystem()));
+  INGERO_ASSIGN_OR_RETURN(signals_, BlockEndSignals());
+  if (!options_.ready_file.empty()) unlink(options_.ready_file.c_str());
+  INGERO_RETURN_IF_ERROR(Start());
+  Loop();
+  return Finish();
+}
+
+Status Recorder::Start() {
+  const uint64_t page_cost_ns = MeasurePageCostNs();
+  LoaderOptions load;
+  load.ring_bytes = options_.ring_bytes;
+  load.verbose = options_.verbose;
+  load.report = [this](const std::string& line) { Say(line); };
+  INGERO_ASSIGN_OR_RETURN(loader_, Loader::Load(load));
+  // Made last of what can fail, so that a failed start leaves no file.
+  INGERO_ASSIGN_OR_RETURN(output_, OpenOutput(options_.dir));
+  if (!output_.dir.note.empty()) Say(output_.dir.note);
+  if (!options_.note.empty()) Say(options_.note);
+
+  const std::span<ingero_cpu_state> states(
+      loader_->cpu_states(), static_cast<size_t>(loader_->cpus()));
+  writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
+  tasks_ = std::make_unique<TaskLog>(writer_.get());
+  loss_reader_ = std::make_unique<LossReader>(states);
+  sampler_ = std::make_unique<Sampler>(writer_.get(), states, page_cost_ns);
+  INGERO_ASSIGN_OR_RETURN(
+      drain_,
+      Drain::Make(
+          loader_->switch_ring_fds(), loader_->task_ring_fd(),
+          options_.ring_bytes, writer_.get(),
+          [this](const ingero_ring_task& e) { OnTask(e); },
+          [this](const Loss& loss) { losses_.Add(loss); }));
+  const ingero_stream_header header = MakeStreamHeader();
+
+  // Births are seen before the dump, the dump gives every task its storage
+  // before the first switch: no gap. Tasks born meanwhile are in both; their
+  // births are in the ring by now, and WithoutBorn() drops the others.
+  begin_ns_ = missed_polled_ns_ = NowNs();
+  INGERO_RETURN_IF_ERROR(loader_->AttachTaskProbes());
+  std::vector<ingero_ring_task> existing = loader_->DumpTasks();
+  drain_->Consume();
+  INGERO_RETURN_IF_ERROR(loader_->AttachScheduler());
+
+  // Opened with all privileges (a library's init may need them); after the
+  // drop no thread has more than it needs.
+  std::unique_ptr<Nvml> nvml;
+  if (auto opened = Nvml::Open(); opened.ok()) {
+    nvml = std::move(*opened);
+    Say("probe nvml: attached");
+  } else {
+    Say("probe nvml: skipped, because " + opened.status().message() +
+        " (missing: GPU samples)");
+  }
+  if (!options_.ready_file.empty()) {
+    auto ready = OpenFile(options_.ready_file,
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    if (!ready.ok()) return Status(ready.status()).In("--ready-file");
+  }
+  std::fprintf(stderr, "recording\n");
+  if (setpriority(PRIO_PROCESS, 0, kReaderNice) != 0) {
+    // Without it a starved reader loses sooner, and counts it.
+  }
+  if (Status dropped = DropPrivileges(); !dropped.ok()) Say(dropped.message());
+
+  INGERO_RETURN_IF_ERROR(writer_->Start(header));
+  tasks_->Start();
+  early_phase_ = false;
+  for (const ingero_ring_task& e :
+       WithoutBorn(std::move(existing), early_))
+    OnTask(e);
+  for (const ingero_ring_task& e : early_) OnTask(e);
+  early_ = {};
+  sampler_->Start(std::move(nvml));
+  live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
+  return {};
+}
+
+void Recorder::OnTask(const ingero_ring_task& e) {
+  if (early_phase_)
+    early_.push_back(e);
+  else if (!tasks_->Add(e))
+    losses_.Add({e.cpu, INGERO_LOSS_WRITER_BEHIND, e.t_ns, e.t_ns, 1});
+}
+
+void Recorder::PollLosses() {
+  const uint64_t now = NowNs();
+  loss_reader_->Poll(now, [this](const Loss& loss) { losses_.Add(loss); });
+  // One call per program: not in each round.
+  if (now - missed_polled_ns_ < kFlushNs) return;
+  const uint64_t missed = loader_->MissedRuns();
+  if (missed != missed_)
+    losses_.Add({0, INGERO_LOSS_BPF_MISSED, missed_polled_ns_, now,
+                 missed - missed_});
+  missed_ = missed;
+  missed_polled_ns_ = now;
+}
+
+void Recorder::Loop() {
+  const double ring_records = static_cast<double>(options_.ring_bytes) /
+                              (8 + sizeof(ingero_ring_switch));
+  const auto max_poll_ns = std::clamp(
+      static_cast<uint64_t>(ring_records / kFastestSwitchesPerNs / 2),
+      kMinPollNs, kMaxPollNs);
+  uint64_t poll_ns = kMinPollNs;
+  uint64_t flush_at = NowNs() + kFlushNs;
+  const uint64_t end_ns =
+      options_.duration.value == 0
+          ? UINT64_MAX
+          : begin_ns_ + static_cast<uint64_t>(options_.duration.value);
+  for (;;) {
+    const double fill = drain_->Consume();
+    // Between 1/32 and 1/8 full is right; a longer sleep costs less.
+    if (fill > 1.0 / 8)
+      poll_ns = std::max(poll_ns / 2, kMinPollNs);
+    else if (fill < 1.0 / 32)
+      poll_ns = std::min(poll_ns * 2, max_poll_ns);
+
+    const uint64_t now = NowNs();
+    if (fill > 0.5 || now >= flush_at) PollLosses();
+    if (now >= flush_at) {
+      drain_->Flush();
+      losses_.Flush(writer_.get());
+      flush_at = now + kFlushNs;
+      if (live_) ShowStatus(now);
+    }
+    if (now >= end_ns) return;
+    const uint64_t sleep_ns =
+        std::min({poll_ns, flush_at - now, end_ns - now});
+    const timespec timeout{0, static_cast<long>(sleep_ns)};
+    pollfd fd{signals_.get(), POLLIN, 0};
+    if (ppoll(&fd, 1, &timeout, nullptr) == 1) return;
+  }
+}
+
+Status Recorder::Finish() {
+  loader_->Detach();
+  drain_->Consume();
+  missed_polled_ns_ = std::min(missed_polled_ns_, NowNs() - kFlushNs);
+  PollLosses();
+  drain_->Flush();
+  sampler_->Finish();
+  tasks_->Finish();
+  losses_.Flush(writer_.get());
+  const uint64_t end_ns = NowNs();
+  const Status written = writer_->Finish();
+
+  if (live_) std::fprintf(stderr, "\r\033[K");
+  const double seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
+  char line[512];
+  std::snprintf(
+      line, sizeof(line),
+      "recorded %s switches and %s task events in %.1f s, lost %s; %s, own "
+      "CPU %s: %s",
+      FormatCount(drain_->recorded()).c_str(),
+      FormatCount(tasks_->written()).c_str(), seconds,
+      FormatCount(losses_.events() + writer_->rows_failed()).c_str(),
+      FormatBytes(writer_->bytes_written()).c_str(),
+      FormatPercent(CpuSeconds() / seconds).c_str(), output_.path.c_str());
+  Say(line);
+  for (const auto& [loss, count] : losses_.totals())
+    std::fprintf(stderr, "ingero-kprobe: %s times: %s\n",
+                 FormatCount(count).c_str(), LossText(loss));
+  if (writer_->rows_failed() > 0)
+    std::fprintf(stderr, "ingero-kprobe: %s rows: %s\n",
+                 FormatCount(writer_->rows_failed()).c_str(),
+                 LossText(INGERO_LOSS_WRITE_FAILED));
+  return Status(written).In(output_.path);
+}
+
+void Recorder::ShowStatus(uint64_t now) {
+  const uint64_t switches = drain_->recorded();
+  const double seconds = static_cast<double>(now - shown_ns_) / 1e9;
+  if (shown_ns_ != 0 && seconds < 0.9) return;
+  const double rate =
+      shown_ns_ == 0 ? 0
+                     : static_cast<double>(switches - shown_switches_) / seconds;
+  std::fprintf(stderr, "\r\033[K%.0f s  %s switches/s  %s recorded  %s lost  %s",
+               static_cast<double>(now - begin_ns_) / 1e9,
+               FormatCount(static_cast<uint64_t>(rate)).c_str(),
+               FormatCount(switches).c_str(),
+               FormatCount(losses_.events()).c_str(),
+               FormatBytes(writer_->bytes_written()).c_str());
+  shown_ns_ = now;
+  shown_switches_ = switches;
+}
+
+}  // namespace
+
+Status Record(const Options& options) { return Recorder(options).Run(); }
+
+}  // namespace ingero::kernel_probe

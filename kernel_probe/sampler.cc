@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/sampler.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+#include <string_view>
+
+#include "base/file.h"
+#include "kernel_probe/clock.h"
+#include "kernel_probe/proc.h"
+
+namespace ingero::kernel_probe {
+namespace {
+
+constexpr uint64_t kKnotNs = 100'000'000;
+constexpr int kKnotsPerSample = 10;  // one sample a second
+constexpr uint64_t kFindGroupsNs = 2'000'000'000;
+
+std::string Read(const char* path) {
+  auto text = ReadWholeFile(path);
+  return text.ok() ? *text : std::string();
+}
+
+void Add(Rows* rows, uint64_t t_ns, Metric metric, uint64_t instance,
+         std::optional<uint64_t> value, std::string_view text = {}) {
+  if (!value) return;
+  const uint64_t row[] = {t_ns, static_cast<uint64_t>(metric), instance,
+                          *value};
+  rows->Append(row, text);
+}
+
+}  // namespace
+
+uint64_t MeasurePageCostNs() {
+  constexpr size_t kPages = 2048;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  madvise(memory, kPages * page, MADV_NOHUGEPAGE);
+  auto* bytes = static_cast<volatile char*>(memory);
+  const uint64_t begin = NowNs();
+  for (size_t i = 0; i < kPages; ++i) bytes[i * page] = 1;
+  const uint64_t end = NowNs();
+  munmap(memory, kPages * page);
+  return (end - begin) / kPages;
+}
+
+Sampler::Sampler(StreamWriter* writer, std::span<ingero_cpu_state> cpu_states,
+                 uint64_t page_cost_ns)
+    : writer_(writer), cpu_states_(cpu_states), page_cost_ns_(page_cost_ns) {}
+
+void Sampler::Start(std::unique_ptr<Nvml> nvml) {
+  nvml_ = std::move(nvml);
+  controller_ = FindCpuController(Read("/proc/self/mountinfo"));
+  thread_ = std::thread([this] { Run(); });
+  if (nvml_) gpu_thread_ = std::thread([this] { RunGpu(); });
+}
+
+void Sampler::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    finish_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  if (gpu_thread_.joinable()) gpu_thread_.join();
+}
+
+bool Sampler::SleepUntil(uint64_t t_ns) {
+  std::unique_lock lock(mutex_);
+  const uint64_t now = NowNs();
+  if (t_ns > now)
+    wake_.wait_for(lock, std::chrono::nanoseconds(t_ns - now),
+                   [this] { return finish_; });
+  return !finish_;
+}
+
+void Sampler::Run() {
+  // At once, so that a reader of a young stream finds a knot.
+  Rows knots = writer_->Spare(knot_table::kSchema);
+  knots.Append(TakeKnot());
+  (void)writer_->Push(&knots, 0, /*always=*/true);
+  Rows samples = writer_->Spare(sample_table::kSchema);
+  if (page_cost_ns_ != 0)
+    Add(&samples, NowNs(), Metric::kPageCostNs, 0, page_cost_ns_);
+  uint64_t next = NowNs();
+  for (bool more = true; more;) {
+    SampleSystem(&samples);
+    (void)writer_->Push(&samples, 0, /*always=*/true);
+    knots = writer_->Spare(knot_table::kSchema);
+    for (int i = 0; i < kKnotsPerSample && more; ++i) {
+      next += kKnotNs;
+      more = SleepUntil(next);
+      knots.Append(TakeKnot());
+    }
+    (void)writer_->Push(&knots, 0, /*always=*/true);
+    samples = writer_->Spare(sample_table::kSchema);
+  }
+  SampleSystem(&samples);
+  (void)writer_->Push(&samples, 0, /*always=*/true);
+}
+
+void Sampler::RunGpu() {
+  uint64_t next = NowNs();
+  for (bool more = true; more;) {
+    Rows rows = writer_->Spare(sample_table::kSchema);
+    for (int i = 0; i < kKnotsPerSample && more; ++i) {
+      for (const GpuSample& s : nvml_->Sample()) {
+        const uint64_t t = NowNs();
+        Add(&rows, t, Metric::kGpuUtilization, s.gpu, s.utilization_percent);
+        Add(&rows, t, Metric::kGpuMemoryUsedBytes, s.gpu, s.memory_used_bytes);
+        Add(&rows, t, Metric::kGpuSmClockMhz, s.gpu, s.sm_clock_mhz);
+        Add(&rows, t, Metric::kGpuThrottleReasons, s.gpu, s.throttle_reasons);
+        Add(&rows, t, Metric::kGpuProcesses, s.gpu, s.processes);
+      }
+      // After a call that blocked, do not catch up.
+      next = std::max(next + kKnotNs, NowNs());
+      more = SleepUntil(next);
+    }
+    (void)writer_->Push(&rows, 0, /*always=*/true);
+  }
+}
+
+void Sampler::SampleSystem(Rows* rows) {
+  const uint64_t t = NowNs();
+  const SystemStat stat =
+      ParseStat(Read("/proc/stat"),
+                static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
+  Add(rows, t, Metric::kCpuOnline, 0, stat.cpus.size());
+  for (const CpuTimes& cpu : stat.cpus) {
+    Add(rows, t, Metric::kCpuBusyNs, cpu.cpu, cpu.busy_ns);
+    Add(rows, t, Metric::kCpuIdleNs, cpu.cpu, cpu.idle_ns);
+    Add(rows, t, Metric::kCpuStealNs, cpu.cpu, cpu.steal_ns);
+  }
+  Add(rows, t, Metric::kContextSwitches, 0, stat.context_switches);
+  Add(rows, t, Metric::kLoad1, 0, ParseLoad1(Read("/proc/loadavg")));
+
+  Add(rows, t, Metric::kPsiCpuSomeUs, 0,
+      ParsePressure(Read("/proc/pressure/cpu")).some_us);
+  const Pressure io = ParsePressure(Read("/proc/pressure/io"));
+  Add(rows, t, Metric::kPsiIoSomeUs, 0, io.some_us);
+  Add(rows, t, Metric::kPsiIoFullUs, 0, io.full_us);
+  const Pressure memory = ParsePressure(Read("/proc/pressure/memory"));
+  Add(rows, t, Metric::kPsiMemorySomeUs, 0, memory.some_us);
+  Add(rows, t, Metric::kPsiMemoryFullUs, 0, memory.full_us);
+
+  const Memory m = ParseMemory(Read("/proc/meminfo"));
+  Add(rows, t, Metric::kMemTotalBytes, 0, m.total_bytes);
+  Add(rows, t, Metric::kMemAvailableBytes, 0, m.available_bytes);
+  Add(rows, t, Metric::kSwapUsedBytes, 0, m.swap_used_bytes);
+
+  if (controller_) {
+    if (groups_found_ns_ == 0 || t - groups_found_ns_ >= kFindGroupsNs) {
+      groups_ = FindQuotaGroups(*controller_);
+      groups_found_ns_ = t;
+    }
+    for (const QuotaGroup& g : groups_) {
+      const auto s = ParseCpuStat(Read(g.stat_file.c_str()));
+      if (!s) continue;
+      Add(rows, t, Metric::kCgroupPeriods, g.id, s->periods, g.path);
+      Add(rows, t, Metric::kCgroupThrottled, g.id, s->throttled);
+      Add(rows, t, Metric::kCgroupThrottledNs, g.id, s->throttled_ns);
+    }
+  }
+
+  timespec own;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  Add(rows, t, Metric::kOwnCpuNs, 0,
+      static_cast<uint64_t>(own.tv_sec) * 1'000'000'000 +
+          static_cast<uint64_t>(own.tv_nsec));
+  for (size_t cpu = 0; cpu < cpu_states_.size(); ++cpu)
+    Add(rows, t, Metric::kSwitchesSeen, cpu,
+        __atomic_load_n(&cpu_states_[cpu].switches_seen, __ATOMIC_RELAXED));
+}
+
+}  // namespace ingero::kernel_probe

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_probe/stream_writer.h"
+
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/tables.h"
+#include "kernel_probe/clock.h"
+#include "kernel_probe/proc.h"
+
+namespace ingero::kernel_probe {
+namespace {
+
+// A buffer that grew beyond this is not kept.
+constexpr size_t kMaxSpareValues = 1 << 18;
+
+uint64_t BytesOf(const Rows& rows) {
+  uint64_t bytes = rows.values.size() * sizeof(uint64_t);
+  for (const std::string& t : rows.texts) bytes += sizeof(t) + t.size();
+  return bytes;
+}
+
+}  // namespace
+
+ingero_stream_header MakeStreamHeader() {
+  ingero_stream_header h{};
+  h.magic = INGERO_MAGIC_KERNEL;
+  h.major = INGERO_WIRE_MAJOR;
+  h.minor = INGERO_WIRE_MINOR;
+  h.header_bytes = INGERO_HEADER_BYTES;
+  h.clock = INGERO_CLOCK_MONOTONIC;
+  while (h.stream_id == 0)
+    if (getrandom(&h.stream_id, sizeof(h.stream_id), 0) < 0)
+      h.stream_id = NowNs() ^ static_cast<uint64_t>(getpid()) << 40;
+  ReadBootId(h.boot_id);
+  h.monotonic_offset_ns = MonotonicOffsetNs();
+  h.created_mono_ns = NowNs() + static_cast<uint64_t>(h.monotonic_offset_ns);
+  h.created_real_ns = RealNs();
+  h.pid = static_cast<uint32_t>(getpid());
+  h.parent_pid = static_cast<uint32_t>(getppid());
+  h.uid = getuid();
+  h.clock_ticks_per_s = static_cast<uint32_t>(sysconf(_SC_CLK_TCK));
+  if (auto ticks = StartTicks(h.pid)) h.start_clock_ticks = *ticks;
+  struct stat st;
+  if (stat("/proc/self/ns/pid", &st) == 0) h.pid_namespace = st.st_ino;
+  std::snprintf(h.comm, sizeof(h.comm), "ingero-kprobe");
+  gethostname(h.host, sizeof(h.host) - 1);
+  std::snprintf(h.tool_version, sizeof(h.tool_version), "%s", INGERO_VERSION);
+  return h;
+}
+
+StreamWriter::StreamWriter(Fd file, uint64_t queue_bytes)
+    : file_(std::move(file)), queue_bytes_(queue_bytes) {}
+
+StreamWriter::~StreamWriter() {
+  if (thread_.joinable()) (void)Finish();
+}
+
+Status StreamWriter::Start(const ingero_stream_header& header) {
+  std::string bytes(INGERO_HEADER_BYTES, '\0');
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  INGERO_RETURN_IF_ERROR(WriteAll(file_.get(), bytes).In("stream file"));
+  bytes_written_ = bytes.size();
+  thread_ = std::thread([this] { Run(); });
+  return {};
+}
+
+Rows StreamWriter::Spare(const TableSchema& schema) {
+  Rows rows;
+  spares_.try_dequeue(rows);
+  rows.Clear();
+  rows.schema = &schema;
+  return rows;
+}
+
+bool StreamWriter::Push(Rows* rows, uint32_t owner, bool always) {
+  const uint64_t bytes = BytesOf(*rows);
+  if (!always && queued_bytes_.load() + bytes > queue_bytes_) return false;
+  queued_bytes_ += bytes;
+  queue_.enqueue(Block{std::move(*rows), owner, false});
+  return true;
+}
+
+Status StreamWriter::Finish() {
+  queue_.enqueue(Block{{}, 0, true});
+  thread_.join();
+  return last_write_;
+}
+
+void StreamWriter::Run() {
+  for (;;) {
+    Block block;
+    queue_.wait_dequeue(block);
+    if (block.stop) break;
+    queued_bytes_ -= BytesOf(block.rows);
+    if (block.rows.size() > 0) Write(block);
+    if (block.rows.values.capacity() <= kMaxSpareValues)
+      spares_.enqueue(std::move(block.rows));
+  }
+  if (failed_unreported_ > 0) {
+    Block none;
+    Write(none);
+  }
+}
+
+void StreamWriter::Write(const Block& block) {
+  coded_.clear();
+  if (failed_unreported_ > 0) {
+    Rows losses;
+    losses.schema = &loss_table::kSchema;
+    std::array<uint64_t, loss_table::kCount> row{};
+    row[loss_table::kT] = failed_first_ns_;
+    row[loss_table::kEndT] = failed_last_ns_;
+    row[loss_table::kLoss] = INGERO_LOSS_WRITE_FAILED;
+    row[loss_table::kCountLost] = failed_unreported_;
+    losses.Append(row);
+    EncodeBlock(losses, 0, &coded_);
+  }
+  if (block.rows.size() > 0) EncodeBlock(block.rows, block.owner, &coded_);
+  last_write_ = WriteAll(file_.get(), coded_);
+  if (last_write_.ok()) {
+    bytes_written_ += coded_.size();
+    failed_unreported_ = 0;
+    return;
+  }
+  // Cut off the half block. A pipe (in tests) cannot be cut; then the reader
+  // sees a torn tail.
+  const auto end = static_cast<off_t>(bytes_written_.load());
+  if (ftruncate(file_.get(), end) == 0) lseek(file_.get(), end, SEEK_SET);
+  const uint64_t now = NowNs();
+  if (failed_unreported_ == 0) failed_first_ns_ = now;
+  for (size_t r = 0; r < block.rows.size(); ++r)
+    failed_first_ns_ = std::min(failed_first_ns_, block.rows.at(r, 0));
+  failed_last_ns_ = now;
+  failed_unreported_ += block.rows.size();
+  rows_failed_ += block.rows.size();
+}
+
+}  // namespace ingero::kernel_probe

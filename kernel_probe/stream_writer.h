@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel stream file: header, then coded blocks, each written whole.
+//
+// Push() never waits for the disk: it hands rows to the writer thread, which
+// codes and writes them. Rows waiting are bounded; over the bound Push()
+// refuses and the caller counts the loss (LOSS_WRITER_BEHIND). Buffers go back
+// to their pushers, so a steady state allocates nothing.
+//
+// Threads:    Push, Spare and the counters from any; one thread within.
+// Errors:     a failed write cuts the file back to its last whole block, counts
+//             LOSS_WRITE_FAILED and goes on trying with later blocks.
+// Invariants: at any instant the file is a header and whole blocks, but for
+//             what a kill leaves of the last one.
+#ifndef INGERO_KERNEL_PROBE_STREAM_WRITER_H_
+#define INGERO_KERNEL_PROBE_STREAM_WRITER_H_
+
+#include <blockingconcurrentqueue.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "base/block_codec.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "wire/wire.h"
+
+namespace ingero::kernel_probe {
+
+inline constexpr uint64_t kDefaultQueueBytes = 128u << 20;
+
+// The header of a new kernel stream, for this process and host.
+ingero_stream_header MakeStreamHeader();
+
+class StreamWriter {
+ public:
+  // Takes a file just created, at offset 0.
+  StreamWriter(Fd file, uint64_t queue_bytes = kDefaultQueueBytes);
+  ~StreamWriter();
+  StreamWriter(const StreamWriter&) = delete;
+
+  // Writes the header and starts the thread.
+  Status Start(const ingero_stream_header& header);
+  // An empty buffer for rows of `schema`.
+  Rows Spare(const TableSchema& schema);
+  // False: over the bound, *rows is untouched. Rows that must not be lost for
+  // lack of memory (losses, knots) go in with `always`.
+  [[nodiscard]] bool Push(Rows* rows, uint32_t owner, bool always = false);
+  // Writes what is queued, stops the thread, writes the losses of the writer
+  // itself. The outcome of the last write.
+  Status Finish();
+
+  uint64_t bytes_written() const { return bytes_written_; }
+  // Rows lost by failed writes, of all tables.
+  uint64_t rows_failed() const { return rows_failed_; }
+
+ private:
+  struct Block {
+    Rows rows;
+    uint32_t owner = 0;
+    bool stop = false;
+  };
+  void Run();
+  void Write(const Block& block);
+
+  Fd file_;
+  const uint64_t queue_bytes_;
+  std::atomic<uint64_t> queued_bytes_{0};
+  std::atomic<uint64_t> bytes_written_{0};
+  std::atomic<uint64_t> rows_failed_{0};
+  moodycamel::BlockingConcurrentQueue<Block> queue_;
+  moodycamel::ConcurrentQueue<Rows> spares_;
+  std::thread thread_;
+  // Of the writer thread.
+  std::string coded_;
+  Status last_write_;
+  uint64_t failed_first_ns_ = 0, failed_last_ns_ = 0, failed_unreported_ = 0;
+};
+
+}  // namespace ingero::kernel_probe
+
+#endif  // INGERO_KERNEL_PROBE_STREAM_WRITER_H_
