@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints why BPF programs cannot be loaded here; nothing where they can."""
+
+import ctypes
+import os
+import platform
+import sys
+
+
+def reason():
+    if os.geteuid() != 0:
+        return "not root (sudo tests/run.sh runs them)"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "no /sys/kernel/btf/vmlinux (kernel without BTF, or no /sys)"
+    number = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    if number is None:
+        return f"bpf(2) is not known on {platform.machine()}"
+    # BPF_MAP_CREATE of a one-element array: type, key, value, entries.
+    attr = (ctypes.c_uint32 * 32)(2, 4, 4, 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.syscall(number, 0, ctypes.byref(attr), ctypes.sizeof(attr))
+    if fd < 0:
+        return f"bpf(2): {os.strerror(ctypes.get_errno())}"
+    os.close(fd)
+    return ""
+
+
+if __name__ == "__main__":
+    why = reason()
+    if why:
+        print(why)
+    sys.exit(1 if why else 0)

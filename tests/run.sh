@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds everything with warnings as errors, and runs
+# all tests. Its last line is "N passed, N failed, N skipped"; the exit status
+# is 0 only where something passed and nothing failed.
+#
+#   INGERO_BUILD_DIR   where to build; default build-tests/
+#   arguments          go to ctest, as in: tests/run.sh -R layout
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+build=${INGERO_BUILD_DIR:-$root/build-tests}
+
+"$root/cmake/setup.sh"
+
+launcher=()
+if command -v ccache >/dev/null 2>&1; then
+  launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache
+    -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+cmake -S "$root" -B "$build" -G Ninja -DINGERO_WERROR=ON \
+  -DINGERO_BUILD_TESTS=ON -DINGERO_BUILD_BENCH=ON "${launcher[@]}"
+cmake --build "$build"
+
+# Root tests load BPF programs. Where that cannot work they are left out and
+# counted as skipped: asked of the kernel itself, not of our own programs,
+# whose faults must fail.
+why_no_root=$(python3 "$root/tests/can_load_bpf.py") || true
+select=()
+left_out=0
+if [ -n "$why_no_root" ]; then
+  select=(-LE '^root$')
+  left_out=$(ctest --test-dir "$build" -N -L '^root$' "$@" |
+    sed -n 's/^Total Tests: *//p')
+fi
+
+results=$build/test-results.xml
+rm -f "$results"
+# One after another: many measure time, and two cores are the least we support.
+ctest --test-dir "$build" --output-on-failure --no-tests=ignore \
+  --output-junit "$results" --test-output-size-passed 4000000 \
+  --test-output-size-failed 4000000 "${select[@]}" "$@" </dev/null || true
+
+if [ "${left_out:-0}" -gt 0 ]; then
+  echo "root tests: $left_out skipped: $why_no_root"
+fi
+exec python3 "$root/tests/summarize.py" "$results" "${left_out:-0}"
