@@ -95,7 +95,9 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kGpuProcesses, 22, "gpu.processes", "count", "GPU")                      \
   X(kPageCostNs, 23, "page.cost", "ns", "measured once by the companion: "   \
     "first touch of one 4 KiB page of anonymous memory")                     \
-  X(kOwnCpuNs, 24, "ingero.cpu", "ns", "companion's own CPU time")
+  X(kOwnCpuNs, 24, "ingero.cpu", "ns", "companion's own CPU time")          \
+  X(kSwitchesSeen, 25, "ingero.switches_seen", "count",                      \
+    "cpu; switches that the BPF program saw: recorded + lost")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,
