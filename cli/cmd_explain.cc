@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
 #include "analysis/report.h"
@@ -79,6 +78,27 @@ Result<analysis::ReportOptions> Resolve(const WindowSpec& window,
   return options;
 }
 
+// `text` as one word of a shell.
+std::string ShellWord(const std::string& text) {
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+:@%,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos)
+    return text;
+  std::string word = "'";
+  for (char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+// A store that had to be named here has to be named in the commands that show
+// the evidence, too.
+void NameStoreInQueries(const std::string& db, analysis::Report* report) {
+  for (analysis::Finding& finding : report->findings)
+    for (analysis::Evidence& evidence : finding.evidence)
+      if (evidence.query.starts_with("ingero explain") &&
+          evidence.query.find("--db") == std::string::npos)
+        evidence.query += " --db " + ShellWord(db);
+}
+
 // What --strict objects to; "" = nothing.
 std::string Incomplete(const analysis::Report& report) {
   if (!report.complete) return "data were lost in this time";
@@ -144,7 +164,8 @@ int RunExplain(const Args& args, const Io& io) {
     PrintError(io, "explain", status.message());
     return kFailed;
   };
-  if (o.db.empty()) {
+  const bool named = !o.db.empty();
+  if (!named) {
     Result<std::string> newest = merge::FindNewestStore();
     if (!newest.ok()) return fail(newest.status());
     o.db = *newest;
@@ -154,7 +175,8 @@ int RunExplain(const Args& args, const Io& io) {
   auto options = Resolve(*window, pid, **source);
   if (!options.ok()) return fail(options.status());
 
-  const analysis::Report report = analysis::BuildReport(**source, *options);
+  analysis::Report report = analysis::BuildReport(**source, *options);
+  if (named) NameStoreInQueries(o.db, &report);
   if (o.json) {
     Write(io.out, RenderJson(report));
   } else {

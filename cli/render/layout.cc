@@ -95,7 +95,7 @@ std::string Toned(Tone tone, std::string_view text) {
   return out;
 }
 
-std::vector<std::string> Wrap(std::string_view text, int columns) {
+std::vector<std::string> Wrap(std::string_view text, int columns, bool cut) {
   columns = std::max(columns, 10);
   std::vector<std::string> lines;
   std::string line;
@@ -107,7 +107,7 @@ std::vector<std::string> Wrap(std::string_view text, int columns) {
       line.clear();
       width = 0;
     }
-    while (line.empty() && w > columns) {
+    while (cut && line.empty() && w > columns) {
       size_t bytes = Fitting(word, columns);
       lines.push_back(word.substr(0, bytes));
       word.erase(0, bytes);
@@ -174,6 +174,15 @@ void Page::Labeled(std::string_view label, std::string_view text, int indent,
     Line(Padding(indent) + std::string(l) +
          Padding(label_columns - Width(l) + (i > 0 ? hang : 0)) + lines[i]);
   }
+}
+
+void Page::Command(std::string_view command, int indent) {
+  const std::vector<std::string> lines =
+      Wrap(command, columns_ - indent - 4, /*cut=*/false);
+  for (size_t i = 0; i < lines.size(); ++i)
+    Line(Padding(indent) +
+         Toned(Tone::kDim, (i == 0 ? "$ " : "  ") + lines[i] +
+                               (i + 1 < lines.size() ? " \\" : "")));
 }
 
 void Page::Add(const Table& table, int indent) {

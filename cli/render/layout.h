@@ -38,6 +38,9 @@ class Page {
   // are indented by `hang` there.
   void Labeled(std::string_view label, std::string_view text, int indent,
                int label_columns, int hang = 0);
+  // A shell command: "$ ..." over lines that can be pasted as they are; a word
+  // that is longer than a line stays whole.
+  void Command(std::string_view command, int indent);
   // Where even the shortest names do not fit, each row becomes a paragraph.
   void Add(const Table& table, int indent);
 
@@ -52,8 +55,9 @@ class Page {
 };
 
 // Words of `text` on lines of at most `columns`. A number and its unit stay on
-// one line; a word that is longer than a line is cut.
-std::vector<std::string> Wrap(std::string_view text, int columns);
+// one line; a word that is longer than a line is cut, if `cut`.
+std::vector<std::string> Wrap(std::string_view text, int columns,
+                              bool cut = true);
 
 }  // namespace ingero::cli
 

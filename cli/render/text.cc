@@ -350,7 +350,8 @@ class TextReport {
     label = "Evidence";
     for (const analysis::Evidence& e : f.evidence) {
       Item(label, Sentence(e.text));
-      if (!e.query.empty()) Item("", Toned(Tone::kDim, "$ " + Sentence(e.query)));
+      if (!e.query.empty())
+        page_.Command(SanitizeForTerminal(e.query), kLabelColumns);
       label = "";
     }
     if (!f.symptoms.empty()) {

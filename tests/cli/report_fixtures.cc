@@ -166,7 +166,7 @@ Report Oversubscribed() {
   e.value = 31e9;
   e.unit = "ns";
   e.window = r.window;
-  e.query = "ingero dump 20261129-220035-1a2b.store --table path";
+  e.query = "ingero dump /traces/run1.store --table path --from 0.120s --to 22.000s";
   Evidence ratio;
   ratio.text = "Workers were runnable without a CPU 61 % of that time.";
   ratio.name = "runnable_share";

@@ -70,6 +70,16 @@ TEST(LayoutTest, ATableTooWideBecomesSentences) {
             "      CPU 3.4 s\n");
 }
 
+TEST(LayoutTest, ACommandCanBePastedFromAnyWidth) {
+  Page page(30, false);
+  const std::string path(60, 'p');
+  page.Command("ingero explain --from 1s --db /" + path + " --to 2s", 4);
+  EXPECT_EQ(page.text(), "    $ ingero explain --from \\\n"
+                         "      1s --db \\\n"
+                         "      /" + path + " \\\n"
+                         "      --to 2s\n");
+}
+
 TEST(ProgressTest, SaysStageRateAndTimeLeft) {
   EXPECT_EQ(ProgressLine("reading streams", 0.25, 2'400'000, kSecond * 2, 100),
             "reading streams  [======>                 ]   25 %  1.2 M "
