@@ -57,9 +57,10 @@ Result<uint32_t> ResolvePid(uint32_t pid, const analysis::TraceSource& trace) {
     known += fmt::format("{}{} ({})", shown++ > 0 ? ", " : "", p.pid, p.name);
   }
   if (more > 0) known += fmt::format(" and {} more", more);
+  if (known.empty()) known = "none";
   return Status::Error(fmt::format(
-      "process {} is not in this store; with CUDA calls there {}", pid,
-      known.empty() ? "is none" : (shown + more == 1 ? "is " : "are ") + known));
+      "process {} is not in this store; those with CUDA calls: {}", pid,
+      known));
 }
 
 // Where to look, and at which part of it.

@@ -199,7 +199,8 @@ class TextReport {
       std::string least = FormatPercent(f.idle_at_least, f.span);
       std::string most = FormatPercent(f.idle_at_most, f.span);
       title += least == most
-                   ? fmt::format(": GPU {} idle {} of the time", f.device, least)
+                   ? fmt::format(": GPU {} idle {} of the time", f.device,
+                                 least)
                    : fmt::format(": GPU {} idle {} to {} of the time",
                                  f.device, least, most);
       break;

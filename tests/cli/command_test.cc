@@ -59,7 +59,8 @@ class CommandTest : public testing::Test {
 
 TEST_F(CommandTest, AloneAndHelpPrintTheOverview) {
   for (const Args& args :
-       {Args{}, Args{"help"}, Args{"--help"}, Args{"-h"}, Args{"help", "help"}}) {
+       {Args{}, Args{"help"}, Args{"--help"}, Args{"-h"},
+        Args{"help", "help"}}) {
     Outcome o = RunIt(args);
     EXPECT_EQ(o.status, kDone);
     EXPECT_EQ(o.err, "");

@@ -105,7 +105,8 @@ TEST_P(RenderTest, ColorsAddNothingButEscapes) {
 TEST_P(RenderTest, JsonIsAsciiAndTheSameEachTime) {
   const std::string json = RenderJson(GetParam().report());
   EXPECT_EQ(json, RenderJson(GetParam().report()));
-  for (unsigned char c : json) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f));
+  for (unsigned char c : json)
+    ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f));
 }
 
 INSTANTIATE_TEST_SUITE_P(

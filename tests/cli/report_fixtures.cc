@@ -131,8 +131,9 @@ Report Oversubscribed() {
                   MakeActivity(1, "worker", Ms(30'100), Ms(11'900)),
                   MakeActivity(2, "worker", Ms(31'100), Ms(10'900)),
                   MakeActivity(3, "other", Ms(12), Ms(1)),
-                  MakeActivity(4, "ingero", Ms(410), Ms(20)),
-                  ProcessActivity{.process = 5, .role = "other"}};
+                  MakeActivity(4, "ingero", Ms(410), Ms(20))};
+  r.activities.emplace_back().process = 5;  // did nothing
+  r.activities.back().role = "other";
   r.activities[0].calls = 259'512;
   r.verdict =
       "GPU starved 38.2 s of 43.3 s. The main thread waited 31.0 s for "
@@ -166,7 +167,8 @@ Report Oversubscribed() {
   e.value = 31e9;
   e.unit = "ns";
   e.window = r.window;
-  e.query = "ingero dump /traces/run1.store --table path --from 0.120s --to 22.000s";
+  e.query =
+      "ingero dump /traces/run1.store --table path --from 0.120s --to 22.000s";
   Evidence ratio;
   ratio.text = "Workers were runnable without a CPU 61 % of that time.";
   ratio.name = "runnable_share";

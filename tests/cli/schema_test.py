@@ -166,8 +166,9 @@ class SchemaTest(unittest.TestCase):
 def main(files):
     failed = False
     for name in files:
-        text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text()
-        for line in validate(json.loads(text)):
+        with sys.stdin if name == "-" else open(name) as file:
+            document = json.load(file)
+        for line in validate(document):
             print(f"{name}: {line}")
             failed = True
     return 1 if failed else 0
