@@ -72,9 +72,9 @@ int RunDump(const Args& args, const Io& io) {
                       "give a store or a stream file; 'ingero list' shows "
                       "where they are");
   if (format != "text" && format != "jsonl")
-    return UsageError(io, "dump",
-                      fmt::format("--format: '{}' is not one of text and jsonl",
-                                  format));
+    return UsageError(
+        io, "dump",
+        fmt::format("--format: '{}' is not one of text and jsonl", format));
   Result<WindowSpec> spec = ParseWindow(window);
   if (!spec.ok()) return UsageError(io, "dump", spec.status().message());
 

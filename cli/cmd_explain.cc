@@ -58,9 +58,9 @@ Result<uint32_t> ResolvePid(uint32_t pid, const analysis::TraceSource& trace) {
   }
   if (more > 0) known += fmt::format(" and {} more", more);
   if (known.empty()) known = "none";
-  return Status::Error(fmt::format(
-      "process {} is not in this store; those with CUDA calls: {}", pid,
-      known));
+  return Status::Error(
+      fmt::format("process {} is not in this store; those with CUDA calls: {}",
+                  pid, known));
 }
 
 // Where to look, and at which part of it.
@@ -158,8 +158,7 @@ int RunExplain(const Args& args, const Io& io) {
     pid = value;
   }
   Result<WindowSpec> window = ParseWindow(o.window);
-  if (!window.ok())
-    return UsageError(io, "explain", window.status().message());
+  if (!window.ok()) return UsageError(io, "explain", window.status().message());
 
   const auto fail = [&](const Status& status) {
     PrintError(io, "explain", status.message());

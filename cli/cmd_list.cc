@@ -44,8 +44,8 @@ std::string Programs(const merge::Recording& recording) {
     if (!s.kernel) programs.emplace(s.pid, s.comm);
   std::vector<std::string> names;
   for (const auto& [pid, comm] : programs)
-    names.push_back(fmt::format(
-        "{}/{}", Ellipsize(SanitizeForTerminal(comm), 24), pid));
+    names.push_back(
+        fmt::format("{}/{}", Ellipsize(SanitizeForTerminal(comm), 24), pid));
   if (names.empty()) return "none with CUDA calls";
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -60,8 +60,7 @@ void Show(const merge::Recording& recording, Page* page) {
     (s.kernel ? kernel : cuda) += 1;
     live |= s.live;
     // The wall clock when the recording began: that of its oldest stream.
-    if (s.created_real_ns != 0 &&
-        (created == 0 || s.created_real_ns < created))
+    if (s.created_real_ns != 0 && (created == 0 || s.created_real_ns < created))
       created = s.created_real_ns;
     if (s.span.empty()) continue;
     span = span.empty() ? s.span
@@ -72,24 +71,24 @@ void Show(const merge::Recording& recording, Page* page) {
   page->Paragraph(Toned(Tone::kBold, SanitizeForTerminal(recording.id)) +
                   (live ? ", still being recorded" : ""));
   if (created != 0)
-    page->Labeled("when",
-                  fmt::format("{} {}, {}", FormatDateTime(created),
-                              FormatTimeZone(created),
-                              FormatDuration(span.length())),
-                  2, 10);
+    page->Labeled(
+        "when",
+        fmt::format("{} {}, {}", FormatDateTime(created),
+                    FormatTimeZone(created), FormatDuration(span.length())),
+        2, 10);
   page->Labeled(
       "streams",
       fmt::format("{} CUDA, {} kernel, {}", cuda, kernel, FormatBytes(bytes)),
       2, 10);
   page->Labeled("programs", Programs(recording), 2, 10);
-  page->Labeled("store",
-                recording.merged
-                    ? fmt::format("{} ({})",
-                                  SanitizeForTerminal(recording.store_path),
-                                  FormatBytes(StoreBytes(recording.store_path)))
-                    : fmt::format("not merged; ingero merge --recording {}",
-                                  SanitizeForTerminal(recording.id)),
-                2, 10);
+  page->Labeled(
+      "store",
+      recording.merged
+          ? fmt::format("{} ({})", SanitizeForTerminal(recording.store_path),
+                        FormatBytes(StoreBytes(recording.store_path)))
+          : fmt::format("not merged; ingero merge --recording {}",
+                        SanitizeForTerminal(recording.id)),
+      2, 10);
   for (const merge::StreamInfo& s : recording.streams)
     if (!s.problem.empty())
       page->Labeled(Toned(Tone::kYellow, "problem"),

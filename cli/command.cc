@@ -75,8 +75,9 @@ int RunHelp(const Args& args, const Io& io) {
     return FinishOutput(io, "help") ? kDone : kFailed;
   }
   if (args.size() > 1)
-    return UsageError(io, "help", "takes one command, for example "
-                                  "'ingero help explain'");
+    return UsageError(io, "help",
+                      "takes one command, for example "
+                      "'ingero help explain'");
   const Command* command = Find(args[0]);
   if (command == nullptr) return UnknownCommand(args[0], io);
   if (command->run == RunHelp) return RunHelp({}, io);

@@ -27,8 +27,7 @@ void Write(std::FILE* file, std::string_view text);
 
 // One line on io.err, "ingero WHERE: MESSAGE"; control characters and line
 // breaks in `message` are made harmless.
-void PrintError(const Io& io, std::string_view where,
-                std::string_view message);
+void PrintError(const Io& io, std::string_view where, std::string_view message);
 
 // Flushes io.out. False, after saying so, where what was written did not
 // arrive (a full disk).

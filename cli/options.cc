@@ -23,9 +23,10 @@ int NeedsValue(const CLI::App& app, const std::string& option, const Io& io) {
 
 std::string ExtraMessage(const CLI::App& app, const std::string& extra) {
   if (!extra.starts_with("-") || extra == "-")
-    return fmt::format("unexpected argument '{}'; '{} --help' shows what it "
-                       "takes",
-                       extra, app.get_name());
+    return fmt::format(
+        "unexpected argument '{}'; '{} --help' shows what it "
+        "takes",
+        extra, app.get_name());
   std::string given = extra.substr(0, extra.find('='));
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options())
@@ -76,9 +77,9 @@ std::optional<int> Parse(CLI::App& app, const Args& args, const Io& io) {
         io, CommandOf(app),
         fmt::format("{} is given more than once; give it once", option));
   } catch (const CLI::ParseError& e) {
-    return UsageError(io, CommandOf(app),
-                      fmt::format("{}; see '{} --help'", e.what(),
-                                  app.get_name()));
+    return UsageError(
+        io, CommandOf(app),
+        fmt::format("{}; see '{} --help'", e.what(), app.get_name()));
   }
 }
 

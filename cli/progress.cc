@@ -72,9 +72,9 @@ void Progress::Update(const std::string& stage, double fraction,
   last_drawn_ = now;
   drawn_ = true;
   // The last column stays free: some terminals wrap when it is written.
-  Write(io_.err, "\r\x1b[K" + ProgressLine(stage, fraction, events,
-                                           now - stage_begin_,
-                                           io_.columns - 1));
+  Write(io_.err,
+        "\r\x1b[K" + ProgressLine(stage, fraction, events, now - stage_begin_,
+                                  io_.columns - 1));
   std::fflush(io_.err);
 }
 

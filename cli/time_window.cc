@@ -205,8 +205,8 @@ Result<Ns> ResolveTime(const TimeSpec& spec, const RecordingClock& clock) {
 Result<Ns> ParseDuration(std::string_view text) {
   const auto bad = [&](std::string_view why) {
     return Status::Error(fmt::format(
-        "'{}' is not a duration{}; write for example 60s, 5m or 1h30m",
-        text, why));
+        "'{}' is not a duration{}; write for example 60s, 5m or 1h30m", text,
+        why));
   };
   Scanner s(text);
   if (s.AtEnd()) return bad("");
@@ -226,9 +226,8 @@ Result<Ns> ParseDuration(std::string_view text) {
     if (unit == 0) return bad(" (units: ns us ms s m h d)");
     if (*whole > kLongestNs / unit) return bad(" (too long)");
     // unit * fraction / 1e9, without overflow: both are under 1e14.
-    total += *whole * unit +
-             static_cast<int64_t>(static_cast<__int128>(unit) * fraction /
-                                  kSecondNs);
+    total += *whole * unit + static_cast<int64_t>(static_cast<__int128>(unit) *
+                                                  fraction / kSecondNs);
     if (total > kLongestNs) return bad(" (too long)");
   }
   return Ns(total);
@@ -300,12 +299,11 @@ Result<Interval> ResolveWindow(const WindowSpec& spec,
     INGERO_ASSIGN_OR_RETURN(asked.end, ResolveTime(*spec.to, clock));
   }
   if (asked.empty())
-    return Status::Error(fmt::format("the window ends ({}) before it begins "
-                                     "({}); {}",
-                                     FormatOffset(asked.end - clock.span.begin),
-                                     FormatOffset(asked.begin -
-                                                  clock.span.begin),
-                                     Covered(clock)));
+    return Status::Error(fmt::format(
+        "the window ends ({}) before it begins "
+        "({}); {}",
+        FormatOffset(asked.end - clock.span.begin),
+        FormatOffset(asked.begin - clock.span.begin), Covered(clock)));
   const Interval window = asked.Clip(clock.span);
   if (window.empty())
     return Status::Error(fmt::format(

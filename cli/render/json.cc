@@ -32,37 +32,50 @@ Json OrNull(const std::optional<T>& value) {
 
 const char* Name(analysis::Severity severity) {
   switch (severity) {
-    case analysis::Severity::kHigh: return "high";
-    case analysis::Severity::kMedium: return "medium";
-    case analysis::Severity::kLow: return "low";
-    case analysis::Severity::kInfo: break;
+    case analysis::Severity::kHigh:
+      return "high";
+    case analysis::Severity::kMedium:
+      return "medium";
+    case analysis::Severity::kLow:
+      return "low";
+    case analysis::Severity::kInfo:
+      break;
   }
   return "info";
 }
 
 const char* Name(analysis::Confidence confidence) {
   switch (confidence) {
-    case analysis::Confidence::kHigh: return "high";
-    case analysis::Confidence::kMedium: return "medium";
-    case analysis::Confidence::kLow: break;
+    case analysis::Confidence::kHigh:
+      return "high";
+    case analysis::Confidence::kMedium:
+      return "medium";
+    case analysis::Confidence::kLow:
+      break;
   }
   return "low";
 }
 
 const char* Name(analysis::TimelineLine::Layer layer) {
   switch (layer) {
-    case analysis::TimelineLine::Layer::kSystem: return "SYSTEM";
-    case analysis::TimelineLine::Layer::kHost: return "HOST";
-    case analysis::TimelineLine::Layer::kCuda: break;
+    case analysis::TimelineLine::Layer::kSystem:
+      return "SYSTEM";
+    case analysis::TimelineLine::Layer::kHost:
+      return "HOST";
+    case analysis::TimelineLine::Layer::kCuda:
+      break;
   }
   return "CUDA";
 }
 
 const char* Name(analysis::Layer layer) {
   switch (layer) {
-    case analysis::Layer::kRuntime: return "runtime";
-    case analysis::Layer::kDriver: return "driver";
-    case analysis::Layer::kLibrary: break;
+    case analysis::Layer::kRuntime:
+      return "runtime";
+    case analysis::Layer::kDriver:
+      return "driver";
+    case analysis::Layer::kLibrary:
+      break;
   }
   return "library";
 }
@@ -121,51 +134,49 @@ Json Processes(const Report& report) {
     activities.emplace_back().process = i;
     activities.back().role = "other";
   }
-  std::stable_sort(activities.begin(), activities.end(),
-                   [&](const auto& a, const auto& b) {
-                     auto key = [&](const analysis::ProcessActivity& x) {
-                       const bool known = x.process < report.processes.size();
-                       return known
-                                  ? std::pair(report.processes[x.process].pid,
-                                              report.processes[x.process].start)
-                                  : std::pair(UINT32_MAX, Ns(0));
-                     };
-                     return key(a) < key(b);
-                   });
+  std::stable_sort(
+      activities.begin(), activities.end(), [&](const auto& a, const auto& b) {
+        auto key = [&](const analysis::ProcessActivity& x) {
+          const bool known = x.process < report.processes.size();
+          return known ? std::pair(report.processes[x.process].pid,
+                                   report.processes[x.process].start)
+                       : std::pair(UINT32_MAX, Ns(0));
+        };
+        return key(a) < key(b);
+      });
   Json out = Array();
   for (const analysis::ProcessActivity& a : activities) {
     if (a.process >= report.processes.size()) continue;
     const analysis::Process& p = report.processes[a.process];
     Json exited = nullptr;
     if (p.exited) exited = p.exited->value;
-    out.push_back(
-        {{"pid", p.pid},
-         {"start_ns", p.start.value},
-         {"ns_pid", p.ns_pid},
-         {"name", p.name},
-         {"cmdline", p.cmdline},
-         {"exe", p.exe},
-         {"parent", Identity(report, p.parent)},
-         {"role", a.role},
-         {"has_cuda", p.has_cuda},
-         {"first_seen_ns", p.first_seen.value},
-         {"last_seen_ns", p.last_seen.value},
-         {"exited_ns", exited},
-         {"exit_code", OrNull(p.exit_code)},
-         {"calls", a.calls},
-         {"switches",
-          {{"preempted", a.preempted},
-           {"asleep", a.slept},
-           {"yielded", a.yielded}}},
-         {"running_ns", a.running.value},
-         {"runnable_ns", a.runnable.value},
-         {"sleeping_ns", a.sleeping.value},
-         {"io_ns", a.io.value},
-         {"average_off_cpu_ns", a.average_off_cpu.value},
-         {"worst_off_cpu_ns", a.worst_off_cpu.value},
-         {"pages", a.pages},
-         {"minor_faults", a.min_faults},
-         {"major_faults", a.maj_faults}});
+    out.push_back({{"pid", p.pid},
+                   {"start_ns", p.start.value},
+                   {"ns_pid", p.ns_pid},
+                   {"name", p.name},
+                   {"cmdline", p.cmdline},
+                   {"exe", p.exe},
+                   {"parent", Identity(report, p.parent)},
+                   {"role", a.role},
+                   {"has_cuda", p.has_cuda},
+                   {"first_seen_ns", p.first_seen.value},
+                   {"last_seen_ns", p.last_seen.value},
+                   {"exited_ns", exited},
+                   {"exit_code", OrNull(p.exit_code)},
+                   {"calls", a.calls},
+                   {"switches",
+                    {{"preempted", a.preempted},
+                     {"asleep", a.slept},
+                     {"yielded", a.yielded}}},
+                   {"running_ns", a.running.value},
+                   {"runnable_ns", a.runnable.value},
+                   {"sleeping_ns", a.sleeping.value},
+                   {"io_ns", a.io.value},
+                   {"average_off_cpu_ns", a.average_off_cpu.value},
+                   {"worst_off_cpu_ns", a.worst_off_cpu.value},
+                   {"pages", a.pages},
+                   {"minor_faults", a.min_faults},
+                   {"major_faults", a.maj_faults}});
   }
   return out;
 }

@@ -15,14 +15,22 @@ constexpr int kNarrowestName = 12;
 
 const char* Ansi(char tone) {
   switch (static_cast<Tone>(tone)) {
-    case Tone::kBold: return "\x1b[1m";
-    case Tone::kDim: return "\x1b[2m";
-    case Tone::kRed: return "\x1b[1;31m";
-    case Tone::kYellow: return "\x1b[33m";
-    case Tone::kCyan: return "\x1b[36m";
-    case Tone::kGreen: return "\x1b[32m";
-    case Tone::kBlue: return "\x1b[34m";
-    case Tone::kMagenta: return "\x1b[35m";
+    case Tone::kBold:
+      return "\x1b[1m";
+    case Tone::kDim:
+      return "\x1b[2m";
+    case Tone::kRed:
+      return "\x1b[1;31m";
+    case Tone::kYellow:
+      return "\x1b[33m";
+    case Tone::kCyan:
+      return "\x1b[36m";
+    case Tone::kGreen:
+      return "\x1b[32m";
+    case Tone::kBlue:
+      return "\x1b[34m";
+    case Tone::kMagenta:
+      return "\x1b[35m";
   }
   return "";
 }
@@ -41,12 +49,12 @@ std::string WithoutTones(std::string_view text) {
 int Width(std::string_view text) { return DisplayWidth(WithoutTones(text)); }
 
 bool IsUnit(std::string_view word) {
-  while (!word.empty() && std::string_view(".,;:)").find(word.back()) !=
-                              std::string_view::npos)
+  while (!word.empty() &&
+         std::string_view(".,;:)").find(word.back()) != std::string_view::npos)
     word.remove_suffix(1);
-  static constexpr std::array kUnits = {
-      "ns", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB",
-      "TiB", "CPUs", "CPU"};
+  static constexpr std::array kUnits = {"ns",  "us",  "ms",   "s",   "min",
+                                        "h",   "%",   "B",    "KiB", "MiB",
+                                        "GiB", "TiB", "CPUs", "CPU"};
   return std::find(kUnits.begin(), kUnits.end(), word) != kUnits.end();
 }
 
@@ -127,8 +135,10 @@ std::vector<std::string> Wrap(std::string_view text, int columns, bool cut) {
   for (std::string& l : lines) {
     std::string begin = open ? std::string{kToneBegin, open} : "";
     for (size_t i = 0; i < l.size(); ++i) {
-      if (l[i] == kToneBegin && i + 1 < l.size()) open = l[++i];
-      else if (l[i] == kToneEnd) open = 0;
+      if (l[i] == kToneBegin && i + 1 < l.size())
+        open = l[++i];
+      else if (l[i] == kToneEnd)
+        open = 0;
     }
     l = begin + l + (open ? std::string(1, kToneEnd) : "");
   }

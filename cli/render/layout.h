@@ -14,8 +14,14 @@
 namespace ingero::cli {
 
 enum class Tone : char {
-  kBold = 'b', kDim = 'd', kRed = 'r', kYellow = 'y', kCyan = 'c',
-  kGreen = 'g', kBlue = 'u', kMagenta = 'm',
+  kBold = 'b',
+  kDim = 'd',
+  kRed = 'r',
+  kYellow = 'y',
+  kCyan = 'c',
+  kGreen = 'g',
+  kBlue = 'u',
+  kMagenta = 'm',
 };
 std::string Toned(Tone tone, std::string_view text);
 

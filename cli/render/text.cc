@@ -53,20 +53,28 @@ std::string Join(const std::vector<std::string>& parts,
 
 Tone ToneOf(Severity severity) {
   switch (severity) {
-    case Severity::kHigh: return Tone::kRed;
-    case Severity::kMedium: return Tone::kYellow;
-    case Severity::kLow: return Tone::kCyan;
-    case Severity::kInfo: break;
+    case Severity::kHigh:
+      return Tone::kRed;
+    case Severity::kMedium:
+      return Tone::kYellow;
+    case Severity::kLow:
+      return Tone::kCyan;
+    case Severity::kInfo:
+      break;
   }
   return Tone::kGreen;
 }
 
 const char* Tag(Severity severity) {
   switch (severity) {
-    case Severity::kHigh: return "[HIGH]";
-    case Severity::kMedium: return "[MEDIUM]";
-    case Severity::kLow: return "[LOW]";
-    case Severity::kInfo: break;
+    case Severity::kHigh:
+      return "[HIGH]";
+    case Severity::kMedium:
+      return "[MEDIUM]";
+    case Severity::kLow:
+      return "[LOW]";
+    case Severity::kInfo:
+      break;
   }
   return "[INFO]";
 }
@@ -74,9 +82,12 @@ const char* Tag(Severity severity) {
 std::string Tag(analysis::TimelineLine::Layer layer) {
   using L = analysis::TimelineLine::Layer;
   switch (layer) {
-    case L::kSystem: return Toned(Tone::kMagenta, "[SYSTEM]");
-    case L::kHost: return Toned(Tone::kBlue, "[HOST]");
-    case L::kCuda: break;
+    case L::kSystem:
+      return Toned(Tone::kMagenta, "[SYSTEM]");
+    case L::kHost:
+      return Toned(Tone::kBlue, "[HOST]");
+    case L::kCuda:
+      break;
   }
   return Toned(Tone::kGreen, "[CUDA]");
 }
@@ -198,11 +209,10 @@ class TextReport {
       if (f.process != main) continue;
       std::string least = FormatPercent(f.idle_at_least, f.span);
       std::string most = FormatPercent(f.idle_at_most, f.span);
-      title += least == most
-                   ? fmt::format(": GPU {} idle {} of the time", f.device,
-                                 least)
-                   : fmt::format(": GPU {} idle {} to {} of the time",
-                                 f.device, least, most);
+      title += least == most ? fmt::format(": GPU {} idle {} of the time",
+                                           f.device, least)
+                             : fmt::format(": GPU {} idle {} to {} of the time",
+                                           f.device, least, most);
       break;
     }
     page_.Paragraph(Toned(Tone::kBold, title), 0, 2);
@@ -215,8 +225,8 @@ class TextReport {
                     kLabelColumns);
     for (const Finding& f : r_.findings) {
       if (f.recommendations.empty()) continue;
-      page_.Labeled(Toned(Tone::kBold, "Do next"),
-                    Advice(f.recommendations[0]), 0, kLabelColumns);
+      page_.Labeled(Toned(Tone::kBold, "Do next"), Advice(f.recommendations[0]),
+                    0, kLabelColumns);
       break;
     }
     page_.Blank();
@@ -235,15 +245,15 @@ class TextReport {
     const analysis::TraceFacts& facts = r_.facts;
     std::string recorded = FormatDuration(r_.span.length());
     if (KnowsTimeOfDay())
-      recorded += fmt::format(", {} to {} {}",
-                              FormatDateTime(Realtime(r_.span.begin)),
-                              FormatTimeOfDay(Realtime(r_.span.end)),
-                              FormatTimeZone(Realtime(r_.span.begin)));
+      recorded +=
+          fmt::format(", {} to {} {}", FormatDateTime(Realtime(r_.span.begin)),
+                      FormatTimeOfDay(Realtime(r_.span.end)),
+                      FormatTimeZone(Realtime(r_.span.begin)));
     if (!facts.host.empty())
       recorded += fmt::format(", on {}", Name(facts.host));
     if (facts.cpus > 0)
-      recorded += fmt::format(" with {}", FormatCounted(facts.cpus, "CPU",
-                                                        "CPUs"));
+      recorded +=
+          fmt::format(" with {}", FormatCounted(facts.cpus, "CPU", "CPUs"));
     Fact("Recorded", recorded);
     if (r_.window != r_.span)
       Fact("Looked at", Between(r_.window) + ", all figures are of this time");
@@ -370,10 +380,9 @@ class TextReport {
 
   void Where(const Finding& f) {
     std::vector<std::string> parts;
-    const size_t n = o_.all ? f.windows.size()
-                            : std::min(f.windows.size(), kTopListed);
-    for (size_t i = 0; i < n; ++i)
-      parts.push_back(Between(f.windows[i]));
+    const size_t n =
+        o_.all ? f.windows.size() : std::min(f.windows.size(), kTopListed);
+    for (size_t i = 0; i < n; ++i) parts.push_back(Between(f.windows[i]));
     if (parts.empty()) return;
     if (n < f.windows.size())
       parts.push_back(fmt::format("and {} more", f.windows.size() - n));
@@ -382,8 +391,8 @@ class TextReport {
 
   void Culprits(const Finding& f) {
     std::vector<std::string> parts;
-    const size_t n = o_.all ? f.culprits.size()
-                            : std::min(f.culprits.size(), kTopListed);
+    const size_t n =
+        o_.all ? f.culprits.size() : std::min(f.culprits.size(), kTopListed);
     for (size_t i = 0; i < n; ++i) {
       const analysis::Culprit& c = f.culprits[i];
       std::string text = Name(c.name);
@@ -462,11 +471,10 @@ class TextReport {
     page_.Blank();
     page_.Add(table, 2);
     if (hidden > 0)
-      page_.Paragraph(
-          fmt::format("and {} with {} in all; --all lists them",
-                      FormatCounted(hidden, "more", "more"),
-                      FormatDuration(hidden_total)),
-          2);
+      page_.Paragraph(fmt::format("and {} with {} in all; --all lists them",
+                                  FormatCounted(hidden, "more", "more"),
+                                  FormatDuration(hidden_total)),
+                      2);
     if (layer == Layer::kDriver)
       page_.Paragraph(
           "Wall is \"-\" where every call was part of a runtime call, which "
@@ -503,8 +511,7 @@ class TextReport {
         2);
     Table table;
     table.header = {"First use of", "Count", "Total"};
-    const size_t n =
-        o_.all ? cold.size() : std::min(cold.size(), kTopListed);
+    const size_t n = o_.all ? cold.size() : std::min(cold.size(), kTopListed);
     for (size_t i = 0; i < n; ++i)
       table.rows.push_back({FunctionName(cold[i]->func),
                             FormatCount(cold[i]->first_uses),
@@ -603,9 +610,9 @@ class TextReport {
          fmt::format("{}: {} preempted, {} went to sleep, {} yielded",
                      FormatCount(switches), FormatCount(a.preempted),
                      FormatCount(a.slept), FormatCount(a.yielded)));
-    Item("Off CPU", fmt::format("average {}, worst {}",
-                                FormatDuration(a.average_off_cpu),
-                                FormatDuration(a.worst_off_cpu)));
+    Item("Off CPU",
+         fmt::format("average {}, worst {}", FormatDuration(a.average_off_cpu),
+                     FormatDuration(a.worst_off_cpu)));
     Item("Threads",
          fmt::format("ran {}, waited {} for a CPU, slept {}, waited {} for "
                      "disks (sums over all threads)",
@@ -623,8 +630,12 @@ class TextReport {
       Table table;
       static constexpr const char* kTitles[] = {
           "", "CUDA runtime", "CUDA driver", "CUDA libraries"};
-      table.header = {kTitles[static_cast<size_t>(layer)], "Count", "avg",
-                      "p50", "p99", "max"};
+      table.header = {kTitles[static_cast<size_t>(layer)],
+                      "Count",
+                      "avg",
+                      "p50",
+                      "p99",
+                      "max"};
       size_t hidden = 0;
       for (const Operation& op : r_.operations) {
         if (op.process != process || op.count == 0 || LayerOf(op) != layer)
@@ -641,8 +652,8 @@ class TextReport {
       if (table.rows.empty()) continue;
       page_.Add(table, 2);
       if (hidden > 0)
-        page_.Paragraph(
-            fmt::format("and {} more; --all lists them", hidden), 2);
+        page_.Paragraph(fmt::format("and {} more; --all lists them", hidden),
+                        2);
     }
   }
 
@@ -653,8 +664,7 @@ class TextReport {
     page_.Heading(title);
     // Two short tables rather than one that is too wide for a terminal.
     Table cpu, switches;
-    cpu.header = {"Process", "Ran", "Waited for CPU", "Slept", "Disk",
-                  "Pages"};
+    cpu.header = {"Process", "Ran", "Waited for CPU", "Slept", "Disk", "Pages"};
     switches.header = {"Process", "Preempted", "Asleep", "Off CPU avg",
                        "worst"};
     Ns rest;
@@ -669,10 +679,9 @@ class TextReport {
                           FormatDuration(a.runnable),
                           FormatDuration(a.sleeping), FormatDuration(a.io),
                           FormatCount(a.pages)});
-      switches.rows.push_back({name, FormatCount(a.preempted),
-                               FormatCount(a.slept),
-                               FormatDuration(a.average_off_cpu),
-                               FormatDuration(a.worst_off_cpu)});
+      switches.rows.push_back(
+          {name, FormatCount(a.preempted), FormatCount(a.slept),
+           FormatDuration(a.average_off_cpu), FormatDuration(a.worst_off_cpu)});
     }
     page_.Add(cpu, 2);
     page_.Blank();

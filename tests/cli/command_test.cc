@@ -58,9 +58,8 @@ class CommandTest : public testing::Test {
 };
 
 TEST_F(CommandTest, AloneAndHelpPrintTheOverview) {
-  for (const Args& args :
-       {Args{}, Args{"help"}, Args{"--help"}, Args{"-h"},
-        Args{"help", "help"}}) {
+  for (const Args& args : {Args{}, Args{"help"}, Args{"--help"}, Args{"-h"},
+                           Args{"help", "help"}}) {
     Outcome o = RunIt(args);
     EXPECT_EQ(o.status, kDone);
     EXPECT_EQ(o.err, "");
@@ -178,10 +177,9 @@ TEST_F(CommandTest, AnEmptyListIsNoFailure) {
 
 // What is typed may come from a script that pastes what a program named.
 TEST_F(CommandTest, ErrorsDoNotRepeatControlCharacters) {
-  for (const Args& args :
-       {Args{"\x1b[2J\nx"}, Args{"explain", "--\x1b[2J"},
-        Args{"explain", "--db", "/no\x1b[31m\nwhere"},
-        Args{"explain", std::string(100'000, 'x')}}) {
+  for (const Args& args : {Args{"\x1b[2J\nx"}, Args{"explain", "--\x1b[2J"},
+                           Args{"explain", "--db", "/no\x1b[31m\nwhere"},
+                           Args{"explain", std::string(100'000, 'x')}}) {
     Outcome o = RunIt(args);
     ExpectOneLine(o, {"..."});
     EXPECT_NE(o.status, kDone);
@@ -201,8 +199,7 @@ TEST_F(CommandTest, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(cli::Run({"help"}, io), kFailed);
   fclose(io.out);
   fclose(io.err);
-  EXPECT_NE(std::string(err, err_size).find("cannot write"),
-            std::string::npos);
+  EXPECT_NE(std::string(err, err_size).find("cannot write"), std::string::npos);
   free(err);
 }
 

@@ -68,9 +68,9 @@ TEST_P(RenderTest, Json) {
 TEST_P(RenderTest, NoLineIsWiderThanAsked) {
   for (int columns : {40, 50, 60, 80, 100, 200})
     for (bool per_process : {false, true})
-      ExpectFits(Text({.columns = columns, .per_process = per_process,
-                       .all = true}),
-                 columns);
+      ExpectFits(
+          Text({.columns = columns, .per_process = per_process, .all = true}),
+          columns);
 }
 
 TEST_P(RenderTest, WithoutColorThereAreNoControlCharacters) {
@@ -93,9 +93,9 @@ TEST_P(RenderTest, ColorsAddNothingButEscapes) {
       ASSERT_EQ(colored[i + 1], '[');
       size_t end = colored.find('m', i);
       ASSERT_NE(end, std::string::npos);
-      ASSERT_EQ(colored.substr(i + 2, end - i - 2)
-                    .find_first_not_of("0123456789;"),
-                std::string::npos);
+      ASSERT_EQ(
+          colored.substr(i + 2, end - i - 2).find_first_not_of("0123456789;"),
+          std::string::npos);
       i = end;
     }
     EXPECT_EQ(plain, Text({.per_process = per_process}));
@@ -109,14 +109,14 @@ TEST_P(RenderTest, JsonIsAsciiAndTheSameEachTime) {
     ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Stories, RenderTest, testing::ValuesIn(Stories().begin(), Stories().end()),
-    [](const auto& info) {
-      std::string name = info.param.name;
-      for (char& c : name)
-        if (c == '-') c = '_';
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Stories, RenderTest,
+                         testing::ValuesIn(Stories().begin(), Stories().end()),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ingero::cli

@@ -102,11 +102,11 @@ Report Oversubscribed() {
   r.processes[4].is_ingero = true;
   r.processes[1].exited = kBegin + Ms(43'000);
   r.processes[1].exit_code = 0;
-  r.functions = {{"cudaLaunchKernel", Layer::kRuntime, CallClass::kLaunch},
-                 {"cudaStreamSynchronize", Layer::kRuntime,
-                  CallClass::kSyncStream},
-                 {"cuLaunchKernel_ptsz", Layer::kDriver, CallClass::kLaunch},
-                 {"cudaMemcpyAsync", Layer::kRuntime, CallClass::kCopyAsync}};
+  r.functions = {
+      {"cudaLaunchKernel", Layer::kRuntime, CallClass::kLaunch},
+      {"cudaStreamSynchronize", Layer::kRuntime, CallClass::kSyncStream},
+      {"cuLaunchKernel_ptsz", Layer::kDriver, CallClass::kLaunch},
+      {"cudaMemcpyAsync", Layer::kRuntime, CallClass::kCopyAsync}};
   Feeding f;
   f.process = 0;
   f.span = Ms(43'100);
@@ -116,11 +116,10 @@ Report Oversubscribed() {
   f.cold_start = Ms(460);
   f.host_copy = Ms(210);
   r.feeding = {f};
-  r.operations = {
-      MakeOperation(1, 0, 4'200, Us(25), Ms(42), 0.05),
-      MakeOperation(0, 0, 123'456, Us(6), Us(900), 0.031),
-      MakeOperation(2, 0, 123'456, Us(4), Us(800), 0),
-      MakeOperation(3, 0, 8'400, Us(16), Ms(2), 0.004)};
+  r.operations = {MakeOperation(1, 0, 4'200, Us(25), Ms(42), 0.05),
+                  MakeOperation(0, 0, 123'456, Us(6), Us(900), 0.031),
+                  MakeOperation(2, 0, 123'456, Us(4), Us(800), 0),
+                  MakeOperation(3, 0, 8'400, Us(16), Ms(2), 0.004)};
   r.operations[1].first_uses = 214;
   r.operations[1].first_use_time = Ms(61);
   r.operations[3].first_uses = 2;
@@ -179,8 +178,7 @@ Report Oversubscribed() {
   found.recommendations = {
       {"Use num_workers=3 or give the job more CPUs.", Ms(18'910)},
       {"Keep workers alive between epochs (persistent_workers=True).", Ns(0)}};
-  found.symptoms = {
-      "cudaStreamSynchronize p99 225 us against p50 25 us"};
+  found.symptoms = {"cudaStreamSynchronize p99 225 us against p50 25 us"};
   found.confidence = Confidence::kHigh;
   found.coverage = "complete";
 
@@ -208,8 +206,8 @@ Report GpuBound() {
   r.processes = {MakeProcess(41, "python3", "python3 train.py")};
   r.processes[0].has_cuda = true;
   r.processes[0].ns_pid = 7;
-  r.functions = {{"cudaDeviceSynchronize", Layer::kRuntime,
-                  CallClass::kSyncDevice}};
+  r.functions = {
+      {"cudaDeviceSynchronize", Layer::kRuntime, CallClass::kSyncDevice}};
   Feeding f;
   f.process = 0;
   f.span = Ms(30'000);
@@ -284,8 +282,12 @@ Report KernelOnly() {
 // Everything that a traced program can name itself.
 Report Hostile() {
   Report r = Oversubscribed();
-  const std::string escape = "\x1b]0;owned\x07\x1b[2J\x9b" "31mred\r\nbelow";
-  const std::string bidi = "ab\xe2\x80\xae" "cod.exe\xe2\x80\x8b\xef\xbb\xbf";
+  const std::string escape =
+      "\x1b]0;owned\x07\x1b[2J\x9b"
+      "31mred\r\nbelow";
+  const std::string bidi =
+      "ab\xe2\x80\xae"
+      "cod.exe\xe2\x80\x8b\xef\xbb\xbf";
   const std::string broken = "\xff\xfe\xc0\xaf\xed\xa0\x80 \xf0\x9f\x92";
   const std::string wide = "\xe8\xa8\x93\xe7\xb7\xb4\xe3\x83\x87\xe3\x83\xbc";
   const std::string endless(5'000, 'k');

@@ -15,27 +15,30 @@ void UseZone(const char* zone) {
 }
 
 // Begins Sun 2026-11-29 22:00:35 UTC, lasts 43.3 s.
-constexpr RecordingClock kClock{
-    {Ns(1'000'000'000'000), Ns(1'043'300'000'000)},
-    1'795'989'635'000'000'000};
+constexpr RecordingClock kClock{{Ns(1'000'000'000'000), Ns(1'043'300'000'000)},
+                                1'795'989'635'000'000'000};
 
 Ns Offset(const Interval& i) { return i.begin - kClock.span.begin; }
 
-Result<Interval> Resolve(WindowOptions options,
-                         RecordingClock clock = kClock) {
+Result<Interval> Resolve(WindowOptions options, RecordingClock clock = kClock) {
   auto spec = ParseWindow(options);
   if (!spec.ok()) return spec.status();
   return ResolveWindow(*spec, clock);
 }
 
 TEST(ParseDurationTest, TakesUnitsFractionsAndSums) {
-  const std::pair<const char*, int64_t> cases[] = {
-      {"60s", 60'000'000'000},       {"5m", 300'000'000'000},
-      {"5min", 300'000'000'000},     {"1h", 3'600'000'000'000},
-      {"1h30m", 5'400'000'000'000},  {"12.5s", 12'500'000'000},
-      {"250ms", 250'000'000},        {"0.000000001s", 1},
-      {"7us", 7'000},                {"9ns", 9},
-      {"1d", 86'400'000'000'000},    {"0s", 0}};
+  const std::pair<const char*, int64_t> cases[] = {{"60s", 60'000'000'000},
+                                                   {"5m", 300'000'000'000},
+                                                   {"5min", 300'000'000'000},
+                                                   {"1h", 3'600'000'000'000},
+                                                   {"1h30m", 5'400'000'000'000},
+                                                   {"12.5s", 12'500'000'000},
+                                                   {"250ms", 250'000'000},
+                                                   {"0.000000001s", 1},
+                                                   {"7us", 7'000},
+                                                   {"9ns", 9},
+                                                   {"1d", 86'400'000'000'000},
+                                                   {"0s", 0}};
   for (auto [text, ns] : cases) {
     auto parsed = ParseDuration(text);
     ASSERT_TRUE(parsed.ok()) << text;
@@ -106,10 +109,9 @@ TEST(WindowTest, ATimeAfterMidnightIsFoundInARecordingOverMidnight) {
 
 TEST(WindowTest, IsoTimesTakeAZoneOrTheLocalOne) {
   UseZone("UTC");
-  for (const char* from :
-       {"2026-11-29T22:00:45Z", "2026-11-29T23:00:45+01:00",
-        "2026-11-29T17:00:45-0500", "2026-11-29 22:00:45",
-        "2026-11-29T22:00:45.000"}) {
+  for (const char* from : {"2026-11-29T22:00:45Z", "2026-11-29T23:00:45+01:00",
+                           "2026-11-29T17:00:45-0500", "2026-11-29 22:00:45",
+                           "2026-11-29T22:00:45.000"}) {
     auto window = Resolve({.from = from});
     ASSERT_TRUE(window.ok()) << from << window.status().message();
     EXPECT_EQ(Offset(*window), kSecond * 10) << from;

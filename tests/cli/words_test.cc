@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/render/words.h"
+
 #include <gtest/gtest.h>
 
 #include "cli/progress.h"
 #include "cli/render/layout.h"
-#include "cli/render/words.h"
 
 namespace ingero::cli {
 namespace {
@@ -44,11 +45,11 @@ TEST(LayoutTest, AToneEndsWithItsLine) {
   Page page(20, true);
   page.Paragraph(Toned(Tone::kRed, "one two three four five six seven"));
   size_t begins = 0, ends = 0;
-  for (size_t i = 0; (i = page.text().find("\x1b[1;31m", i)) !=
-                     std::string::npos; ++i)
+  for (size_t i = 0;
+       (i = page.text().find("\x1b[1;31m", i)) != std::string::npos; ++i)
     ++begins;
-  for (size_t i = 0; (i = page.text().find("\x1b[0m\n", i)) !=
-                     std::string::npos; ++i)
+  for (size_t i = 0;
+       (i = page.text().find("\x1b[0m\n", i)) != std::string::npos; ++i)
     ++ends;
   EXPECT_EQ(begins, 2u);
   EXPECT_EQ(ends, 2u);
@@ -74,10 +75,13 @@ TEST(LayoutTest, ACommandCanBePastedFromAnyWidth) {
   Page page(30, false);
   const std::string path(60, 'p');
   page.Command("ingero explain --from 1s --db /" + path + " --to 2s", 4);
-  EXPECT_EQ(page.text(), "    $ ingero explain --from \\\n"
-                         "      1s --db \\\n"
-                         "      /" + path + " \\\n"
-                         "      --to 2s\n");
+  EXPECT_EQ(page.text(),
+            "    $ ingero explain --from \\\n"
+            "      1s --db \\\n"
+            "      /" +
+                path +
+                " \\\n"
+                "      --to 2s\n");
 }
 
 TEST(ProgressTest, SaysStageRateAndTimeLeft) {
