@@ -300,7 +300,7 @@ Status DecodeBlock(std::string_view bytes, const TableSchema& schema,
     p = SkipColumn(p, end, count);
     rows->texts.reserve(p == nullptr ? 0 : count);
     for (size_t r = 0; r < count && p != nullptr; ++r) {
-      uint64_t length;
+      uint64_t length = 0;
       lengths = GetVarint(lengths, end, &length);
       if (length > static_cast<uint64_t>(end - p)) {
         p = nullptr;

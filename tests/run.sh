@@ -11,6 +11,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 build=${INGERO_BUILD_DIR:-$root/build-tests}
 
+# What goes wrong before the tests counts as one failed test.
+trap 'echo "tests/run.sh: no tests ran (see above)" >&2
+echo "0 passed, 1 failed, 0 skipped"' ERR
+
 "$root/cmake/setup.sh"
 
 launcher=()
@@ -20,7 +24,8 @@ if command -v ccache >/dev/null 2>&1; then
 fi
 cmake -S "$root" -B "$build" -G Ninja -DINGERO_WERROR=ON \
   -DINGERO_BUILD_TESTS=ON -DINGERO_BUILD_BENCH=ON "${launcher[@]}"
-cmake --build "$build"
+cmake --build "$build" -- -k 0
+trap - ERR
 
 # Root tests load BPF programs. Where that cannot work they are left out and
 # counted as skipped: asked of the kernel itself, not of our own programs,
