@@ -29,6 +29,7 @@ fi
 grep -- '-- Left out' "$log" || true
 rm -f "$log"
 # From here on the commands are those of an installed ingero.
+# shellcheck source=/dev/null
 . "$build/env.sh"
 
 INGERO_DIR=${INGERO_DEMO_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/ingero-demo.XXXXXX")}

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The judge of the truth suite must be able to say no."""
+
+import copy
+import unittest
+
+from run import judge
+
+TRUTH = {
+    "pid": 10, "cause": "loader-cpu-bound", "accepted": "",
+    "culprit": "worker", "workers": [{"pid": 11}], "spinners": [],
+    "lost_ns": 2_000_000_000, "cause_lost_ns": 2_000_000_000,
+}
+REPORT = {
+    "feeding": [{"process": {"pid": 10}, "idle_at_least_ns": 2_050_000_000,
+                 "idle_at_most_ns": 2_100_000_000,
+                 "cold_start_ns": 20_000_000}],
+    "findings": [{"cause": "loader-cpu-bound", "pid": 10, "severity": "high",
+                  "lost_ns": 1_950_000_000, "culprits": [{"pid": 11}]}],
+}
+CONTROL = dict(TRUTH, cause="", accepted="gpu-bound", culprit="",
+               lost_ns=10_000_000, cause_lost_ns=0)
+CONTROL_REPORT = {
+    "feeding": [{"process": {"pid": 10}, "idle_at_least_ns": 12_000_000,
+                 "idle_at_most_ns": 50_000_000, "cold_start_ns": 0}],
+    "findings": [{"cause": "gpu-bound", "pid": 10, "severity": "info",
+                  "lost_ns": 0, "culprits": []}],
+}
+
+
+def complaints(truth, report, change=None):
+    report = copy.deepcopy(report)
+    if change:
+        change(report)
+    return judge(truth, report)[1]
+
+
+class JudgeTest(unittest.TestCase):
+    def test_right_answers_pass(self):
+        self.assertEqual(complaints(TRUTH, REPORT), [])
+        self.assertEqual(complaints(CONTROL, CONTROL_REPORT), [])
+
+    def test_wrong_answers_fail(self):
+        def first(key, value):
+            def change(report):
+                report["findings"][0][key] = value
+            return change
+
+        def feed(key, value):
+            def change(report):
+                report["feeding"][0][key] = value
+            return change
+        for change in (first("cause", "host-bound"),
+                       first("severity", "low"),
+                       first("lost_ns", 1_500_000_000),
+                       first("lost_ns", 2_500_000_000),
+                       first("culprits", []),
+                       first("culprits", [{"pid": 99}]),
+                       first("pid", 99),
+                       feed("idle_at_least_ns", 1_000_000_000),
+                       feed("idle_at_least_ns", 3_000_000_000),
+                       feed("idle_at_most_ns", 1_000_000_000),
+                       lambda r: r["feeding"].clear(),
+                       lambda r: r["findings"].clear()):
+            self.assertNotEqual(complaints(TRUTH, REPORT, change), [])
+
+    def test_alarms_on_a_control_fail(self):
+        def alarm(report):
+            report["findings"][0].update(cause="cpu-other-process",
+                                         severity="medium")
+        self.assertNotEqual(complaints(CONTROL, CONTROL_REPORT, alarm), [])
+
+        def too_idle(report):
+            report["feeding"][0]["idle_at_least_ns"] = 500_000_000
+        self.assertNotEqual(complaints(CONTROL, CONTROL_REPORT, too_idle), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

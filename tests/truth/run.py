@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Truth suite: plants one cause of GPU starvation at a time, records it from
+both sides, and compares what `ingero explain` says with what the simulator
+measured itself. Prints a confusion matrix; the last line is
+"N passed, N failed, N skipped".
+
+  tests/truth/run.py --build BUILD            every case, 3 seeds
+  tests/truth/run.py --build BUILD --short    one seed of the main cases
+  tests/truth/run.py --build BUILD --cases healthy --keep /tmp/x   look at one
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
+
+# Cases whose rule exists; others are planted with --all, to see what is said.
+MAIN = ["loader-cpu-bound", "loader-oversubscribed", "cpu-oversubscribed",
+        "cpu-other-process", "in-process-loading", "host-bound",
+        "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
+        "gpu-bound", "gpu-bound-queue"]
+LATER = ["storage-bound", "upstream-wait", "cgroup-quota", "lock-held"]
+
+# A lost time may differ by this much, whichever is more.
+TOLERANCE = 0.10
+FLOOR_NS = 30_000_000
+ALARMING = ("high", "medium")
+
+
+def close_enough(found, planted):
+    return abs(found - planted) <= max(TOLERANCE * planted, FLOOR_NS)
+
+
+def judge(truth, report):
+    """(what was found, list of complaints)."""
+    complaints = []
+    pid = truth["pid"]
+    findings = [f for f in report["findings"] if f["pid"] in (pid, 0)]
+    accepted = [x for x in [truth["cause"], *truth["accepted"].split()] if x]
+    alarming = [f for f in findings if f["severity"].lower() in ALARMING]
+
+    feeds = [f for f in report["feeding"]
+             if f["process"] and f["process"]["pid"] == pid]
+    if not feeds:
+        complaints.append(f"no feeding for the trainer, pid {pid}")
+    else:
+        # Cold start lies before the loop that the simulator measures.
+        idle = sum(f["idle_at_least_ns"] - f.get("cold_start_ns", 0)
+                   for f in feeds)
+        at_most = sum(f["idle_at_most_ns"] for f in feeds)
+        lost = truth["lost_ns"]
+        if at_most + FLOOR_NS < lost:
+            complaints.append(f"idle at most {at_most / 1e9:.3f} s, but "
+                              f"{lost / 1e9:.3f} s were lost")
+        if idle > lost + max(TOLERANCE * lost, FLOOR_NS):
+            complaints.append(f"idle at least {idle / 1e9:.3f} s, but only "
+                              f"{lost / 1e9:.3f} s were lost")
+        if truth["cause"] and not close_enough(idle, lost):
+            complaints.append(f"idle at least {idle / 1e9:.3f} s for "
+                              f"{lost / 1e9:.3f} s lost")
+
+    if not truth["cause"]:  # a control
+        wrong = [f for f in alarming if f["cause"] not in accepted]
+        for f in wrong:
+            complaints.append(f"control, yet {f['severity']} {f['cause']}")
+        return (wrong[0]["cause"] if wrong else "nothing"), complaints
+
+    if not alarming:
+        top = findings[0]["cause"] if findings else "nothing"
+        complaints.append(f"no high or medium finding; first is {top}")
+        return top, complaints
+    top = alarming[0]
+    if top["cause"] not in accepted:
+        complaints.append(f"first finding is {top['cause']}, lost "
+                          f"{top['lost_ns'] / 1e9:.3f} s")
+        return top["cause"], complaints
+    planted = truth["cause_lost_ns"]
+    if not close_enough(top["lost_ns"], planted):
+        complaints.append(f"{top['cause']} lost {top['lost_ns'] / 1e9:.3f} s, "
+                          f"planted {planted / 1e9:.3f} s")
+    wanted = {"worker": [w["pid"] for w in truth.get("workers", [])],
+              "spinner": [s["pid"] for s in truth["spinners"]],
+              "self": [pid], "": []}[truth["culprit"]]
+    named = [c["pid"] for c in top["culprits"]]
+    if wanted and (not named or named[0] not in wanted):
+        complaints.append(f"names {named or 'nobody'}, not one of {wanted}")
+    return top["cause"], complaints
+
+
+def run_case(build, case, seed, keep):
+    with RecordedRun(build, keep=keep) as run:
+        truth_file = run.dir / "truth.json"
+        run.record([run.build / "bin" / "starve_sim", "--preset", case,
+                    "--seed", seed, "--data-dir", run.dir,
+                    "--truth", truth_file])
+        truth = json.loads(truth_file.read_text())
+        run.merge()
+        report = run.explain()
+        if keep:
+            (run.dir / "report.json").write_text(json.dumps(report, indent=1))
+        return truth, judge(truth, report)
+
+
+def print_matrix(matrix, cases):
+    found = sorted({x for row in matrix.values() for x in row})
+    if not found:
+        return
+    print("\nplanted, and what was found first:")
+    width = max(len(c) for c in cases)
+    for i, name in enumerate(found):
+        print(f"  {chr(ord('A') + i)} = {name}")
+    print(" " * width, *(f"{chr(ord('A') + i):>3}" for i in range(len(found))))
+    for case in cases:
+        if case in matrix:
+            row = (matrix[case].get(f, 0) for f in found)
+            print(f"{case:{width}}", *(f"{n if n else '.':>3}" for n in row))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    p.add_argument("--build", type=pathlib.Path, required=True,
+                   help="build tree")
+    p.add_argument("--short", action="store_true",
+                   help="one seed, main cases only")
+    p.add_argument("--all", action="store_true",
+                   help="also causes whose rules are not built yet")
+    p.add_argument("--cases", help="comma-separated")
+    p.add_argument("--seeds", type=int, default=None)
+    p.add_argument("--keep", type=pathlib.Path,
+                   help="keep recordings, truth and reports here")
+    args = p.parse_args()
+    skip_all_unless_possible(args.build)
+
+    cases = (args.cases.split(",") if args.cases
+             else MAIN + (LATER if args.all else []))
+    unknown = set(cases) - set(MAIN + LATER)
+    if unknown:
+        p.error(f"no case is called {', '.join(sorted(unknown))}")
+    seeds = args.seeds or (1 if args.short or args.cases else 3)
+    passed = failed = skipped = 0
+    matrix = {}
+    for case in cases:
+        for seed in range(1, seeds + 1):
+            keep = args.keep / f"{case}.{seed}" if args.keep else None
+            try:
+                truth, (found, complaints) = run_case(args.build, case, seed,
+                                                      keep)
+            except Skip as e:
+                skipped += 1
+                print(f"SKIP {case} seed {seed}: {e}", flush=True)
+                continue
+            except RunError as e:
+                failed += 1
+                print(f"FAIL {case} seed {seed}: {e}", flush=True)
+                continue
+            row = matrix.setdefault(case, {})
+            row[found] = row.get(found, 0) + 1
+            wall = (truth["end_ns"] - truth["begin_ns"]) / 1e9
+            text = (f"{case} seed {seed}: {found}; planted "
+                    f"{truth['lost_ns'] / 1e9:.3f} of {wall:.3f} s")
+            if complaints:
+                failed += 1
+                print(f"FAIL {text}: {'; '.join(complaints)}", flush=True)
+            else:
+                passed += 1
+                print(f"ok   {text}", flush=True)
+    print_matrix(matrix, cases)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
