@@ -71,7 +71,9 @@ enum class Certainty : uint8_t {
 struct FeedInterval {
   Interval range;
   Ns time;                 // == range.length() unless folded
-  uint64_t intervals = 1;  // how many were folded into this one
+  // How many were folded into this one. Intervals are cut at multiples of
+  // kCellLength; only the piece with the begin counts, so 0 = goes on.
+  uint64_t intervals = 1;
   ProcessIndex process = kNone;
   uint32_t device = 0;
   FeedState state = FeedState::kUnknown;
@@ -95,6 +97,7 @@ struct PathCell {
   // (a host-to-device copy says that the work before it prepared data).
   CallClass ended_by = CallClass::kOther;
   int16_t syscall = -1;         // asleep in
+  bool submits = false;  // `thread` submits GPU work of `process` itself
 };
 
 inline constexpr Ns kCellLength{10'000'000};
@@ -120,7 +123,16 @@ class AttributionSink {
 // Called now and then with the fraction done, 0..1.
 using Progress = std::function<void(double)>;
 
+struct AttributeOptions {
+  // Aim; a multiple of kCellLength is used. The result does not depend on it.
+  Ns window{200'000'000};
+  // Exactly this window, even where keyframes suggest a longer one (tests).
+  bool exact_window = false;
+};
+
 // Reads the whole trace and reports everything to `sink`.
+void Attribute(const TraceSource& trace, AttributionSink* sink,
+               const Progress& progress, const AttributeOptions& options);
 void Attribute(const TraceSource& trace, AttributionSink* sink,
                const Progress& progress);
 

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two passes. Forward: the feeding model runs over all calls and leaves a
+// checkpoint at each window's begin. Backward: each window's switches become
+// timelines, the feeding model runs again from the checkpoint, and every
+// starved piece is walked. What is open at a window's border is carried to the
+// next older window.
+#include "analysis/attribution.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "analysis/critical_path.h"
+#include "analysis/feeding.h"
+#include "analysis/timelines.h"
+
+namespace ingero::analysis {
+namespace {
+
+// Invariants hold in release builds too: a wrong sum must never be printed.
+void Check(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "ingero: internal error: %s\n", what);
+  std::abort();
+}
+
+// Where a window longer than asked may begin, to start at a keyframe.
+constexpr int64_t kKeyframeStretch = 8;
+
+Ns AlignUp(Ns t) {
+  return Ns(PathFolder::CellOf(t + kCellLength - Ns(1)) * kCellLength.value);
+}
+Ns AlignDown(Ns t) {
+  return Ns(PathFolder::CellOf(t) * kCellLength.value);
+}
+
+// Borders of the windows, oldest first; the first is span.begin and the last
+// span.end. All between are multiples of kCellLength.
+std::vector<Ns> Borders(const TraceSource& trace,
+                        const AttributeOptions& options) {
+  const Interval span = trace.span();
+  std::vector<Ns> borders{span.end};
+  const Ns length = std::max(AlignDown(options.window), kCellLength);
+  Ns t = span.end;
+  while (true) {
+    Ns begin = AlignDown(t - length);
+    if (begin >= t) begin = begin - kCellLength;
+    if (begin <= span.begin) break;
+    if (!options.exact_window) {
+      // Begin at a keyframe if one is near: no replay is needed then.
+      const auto [at, states] = trace.StatesAt(begin);
+      const Ns aligned = AlignUp(at);
+      if (!states.empty() && t - aligned <= length * kKeyframeStretch &&
+          aligned > span.begin && aligned < t)
+        begin = aligned;
+    }
+    borders.push_back(begin);
+    t = begin;
+  }
+  borders.push_back(span.begin);
+  std::reverse(borders.begin(), borders.end());
+  return borders;
+}
+
+class FeedFolder {
+ public:
+  FeedFolder(AttributionSink* sink, ProcessIndex process, uint32_t device)
+      : sink_(sink), process_(process), device_(device) {}
+  // From the newest to the oldest. `whole`: the piece's own begin is here.
+  void Add(Interval range, FeedState state, bool whole) {
+    Interval rest = range;
+    while (!rest.empty()) {
+      const int64_t index = PathFolder::CellOf(rest.end - Ns(1));
+      const Interval part =
+          rest.Clip({Ns(index * kCellLength.value), rest.end});
+      if (index != index_) {
+        Flush();
+        index_ = index;
+      }
+      FeedInterval& f = states_[static_cast<size_t>(state)];
+      if (f.time == Ns(0)) {
+        f.range = part;
+        f.intervals = 0;
+        f.process = process_;
+        f.device = device_;
+        f.state = state;
+      }
+      f.range.begin = std::min(f.range.begin, part.begin);
+      f.range.end = std::max(f.range.end, part.end);
+      f.time += part.length();
+      if (whole && part.begin == range.begin) ++f.intervals;
+      rest.end = part.begin;
+    }
+  }
+  void Flush() {
+    for (FeedInterval& f : states_) {
+      if (f.time > Ns(0)) sink_->OnFeed(f);
+      f.time = Ns(0);
+    }
+  }
+
+ private:
+  AttributionSink* sink_;
+  ProcessIndex process_;
+  uint32_t device_;
+  int64_t index_ = INT64_MIN;
+  FeedInterval states_[8];
+};
+
+// State of one device at the border, as the newer window left it.
+struct DeviceCarry {
+  bool valid = false;
+  ThreadIndex thread = kNone;  // the path is on
+  CallClass ended_by = CallClass::kOther;
+};
+
+struct DeviceWork {
+  DeviceWork(AttributionSink* sink, ProcessIndex process, uint32_t device)
+      : feed(sink, process, device), path(sink) {}
+  FeedFolder feed;
+  PathFolder path;
+  DeviceCarry carry;
+  // Class that ended the newest known-starved piece so far, for pieces that
+  // only a return ended.
+  CallClass starved_ended_by = CallClass::kOther;
+  Ns starved_begin{INT64_MIN};
+  Ns begin{INT64_MAX}, end{INT64_MIN}, total;  // invariant (1)
+};
+
+struct Checkpoint {
+  FeedingModel model;
+  std::vector<Call> open;  // calls under way, by begin
+};
+
+// A call that crosses a border, its newer parts summed.
+struct PartialSplit {
+  Ns begin;
+  CallSplit split;
+  std::vector<std::pair<ThreadIndex, Ns>> holders;
+};
+
+struct ProcessWork {
+  ProcessIndex process = kNone;
+  std::vector<std::pair<size_t, Checkpoint>> checkpoints;  // by window
+  Ns last_end;
+  ThreadIndex last_thread = kNone;
+  std::vector<DeviceWork> devices;
+  std::map<std::pair<ThreadIndex, uint8_t>, PartialSplit> partial;
+};
+
+bool Starved(FeedState s) { return s != FeedState::kBusy; }
+Certainty CertaintyOf(FeedState s) {
+  return s == FeedState::kUnknown ? Certainty::kPossible : Certainty::kKnown;
+}
+
+class Attributor {
+ public:
+  Attributor(const TraceSource& trace, AttributionSink* sink,
+             const Progress& progress, const AttributeOptions& options)
+      : trace_(trace),
+        sink_(sink),
+        progress_(progress),
+        traits_(MakeFuncTraits(trace.functions())),
+        borders_(Borders(trace, options)),
+        timelines_(trace),
+        calls_(&traits_),
+        walker_(trace, &timelines_),
+        submits_(trace.threads().size(), 0) {}
+
+  void Run() {
+    if (trace_.span().empty()) return;
+    std::vector<ProcessWork> work;
+    for (ProcessIndex p = 0; p < trace_.processes().size(); ++p) {
+      const Process& process = trace_.processes()[p];
+      if (!process.has_cuda || process.is_ingero) continue;
+      ProcessWork w;
+      w.process = p;
+      Forward(&w);
+      if (!w.checkpoints.empty()) work.push_back(std::move(w));
+    }
+    if (progress_) progress_(0.2);
+    const size_t windows = borders_.size() - 1;
+    for (size_t i = windows; i-- > 0;) {
+      const Interval window = WindowAt(i);
+      bool loaded = false;
+      for (ProcessWork& w : work) {
+        if (w.checkpoints.empty() || w.checkpoints.back().first != i) continue;
+        if (!loaded) timelines_.Load(window);
+        loaded = true;
+        Backward(&w, window, &w.checkpoints.back().second);
+        w.checkpoints.pop_back();
+      }
+      if (progress_)
+        progress_(0.2 + 0.8 * static_cast<double>(windows - i) /
+                            static_cast<double>(windows));
+    }
+    for (ProcessWork& w : work)
+      for (DeviceWork& d : w.devices) {
+        d.feed.Flush();
+        d.path.Flush();
+        Check(d.total == Interval{d.begin, d.end}.length(),
+              "feed intervals do not partition the feeding span");
+      }
+  }
+
+ private:
+  // The last window also takes what happens at the span's very end.
+  Interval WindowAt(size_t i) const {
+    Interval w{borders_[i], borders_[i + 1]};
+    if (i + 2 == borders_.size()) w.end += Ns(1);
+    return w;
+  }
+
+  void Forward(ProcessWork* w) {
+    FeedingModel model(&traits_);
+    std::vector<Call> open;
+    size_t window = 0;
+    Ns last_end{INT64_MIN};
+    const auto enter = [&](size_t to) {
+      // Windows between two calls matter too: starvation goes on in them.
+      while (window < to) {
+        ++window;
+        const Ns border = borders_[window];
+        std::erase_if(open, [&](const Call& c) { return c.end <= border; });
+        w->checkpoints.push_back({window, Checkpoint{model, open}});
+      }
+    };
+    auto cursor = trace_.Calls(
+        w->process, {trace_.span().begin, trace_.span().end + Ns(1)});
+    Call call;
+    while (cursor->Next(&call)) {
+      size_t at = window;
+      while (at + 2 < borders_.size() && call.begin >= borders_[at + 1]) ++at;
+      if (w->checkpoints.empty()) {
+        window = at;
+        w->checkpoints.push_back({window, Checkpoint{model, open}});
+      }
+      enter(at);
+      model.OnCall(call, nullptr);
+      if (window + 2 < borders_.size() && call.end > borders_[window + 1])
+        open.push_back(call);
+      if (call.end > last_end) {
+        last_end = call.end;
+        w->last_thread = call.thread;
+      }
+    }
+    if (w->checkpoints.empty()) return;  // no calls
+    size_t at = window;
+    while (at + 2 < borders_.size() && last_end > borders_[at + 1]) ++at;
+    enter(at);
+    // A source whose calls outlast its span is cut, never trusted.
+    w->last_end = std::min(last_end, trace_.span().end + Ns(1));
+    for (ThreadIndex t : model.submitters())
+      if (t < submits_.size()) submits_[t] = 1;
+  }
+
+  void Backward(ProcessWork* w, Interval window, Checkpoint* start) {
+    // Calls: those under way at the begin, then those that begin here.
+    calls_here_.assign(start->open.begin(), start->open.end());
+    const size_t open = calls_here_.size();
+    auto cursor = trace_.Calls(w->process, window);
+    Call call;
+    pieces_.clear();
+    FeedingModel& model = start->model;
+    while (cursor->Next(&call)) {
+      calls_here_.push_back(call);
+      model.OnCall(call, &pieces_);
+    }
+    const Ns end = std::min(window.end, w->last_end);
+    model.AdvanceTo(end, &pieces_);
+    const size_t closed = pieces_.size();
+    model.OpenPieces(end, &pieces_);
+    calls_.Load(calls_here_, window.end);
+    Splits(w, window, open);
+
+    for (size_t i = pieces_.size(); i-- > 0;) {
+      FeedPiece piece = pieces_[i];
+      const Ns whole_begin = piece.range.begin;
+      const Ns whole_end = piece.range.end;
+      piece.range = piece.range.Clip({window.begin, end});
+      // Ended by a submission right at the border: the older window needs to
+      // know by whom.
+      const bool at_border = piece.range.empty() && whole_end == window.begin;
+      if (piece.range.empty() && !at_border) continue;
+      while (w->devices.size() <= piece.device)
+        w->devices.emplace_back(sink_, w->process,
+                                static_cast<uint32_t>(w->devices.size()));
+      DeviceWork& d = w->devices[piece.device];
+      if (i >= closed) {  // open at the end: newer windows know how it ended
+        piece.thread = d.carry.valid ? d.carry.thread : w->last_thread;
+        if (d.carry.valid) piece.ended_by = d.carry.ended_by;
+      } else if (piece.ended_by == CallClass::kOther &&
+                 piece.state != FeedState::kUnknown &&
+                 d.starved_begin == whole_end) {
+        // Starvation went on: what ended all of it counts.
+        piece.ended_by = d.starved_ended_by;
+      }
+      if (at_border) {
+        d.carry = {true, piece.thread, piece.ended_by};
+        continue;
+      }
+      d.feed.Add(piece.range, piece.state,
+                 whole_begin == piece.range.begin);
+      d.total += piece.range.length();
+      d.begin = std::min(d.begin, piece.range.begin);
+      d.end = std::max(d.end, piece.range.end);
+      ThreadIndex at = piece.thread;
+      if (Starved(piece.state)) {
+        StarvedPiece starved;
+        starved.range = piece.range;
+        starved.thread = piece.thread;
+        starved.ended_by = piece.ended_by;
+        starved.certainty = CertaintyOf(piece.state);
+        at = walker_.Walk(w->process, starved, &calls_, submits_, &d.path);
+      }
+      if (piece.state != FeedState::kBusy &&
+          piece.state != FeedState::kUnknown) {
+        d.starved_begin = piece.range.begin;
+        d.starved_ended_by = piece.ended_by;
+      }
+      // For the next older window, should the piece reach into it.
+      d.carry = {true, at, piece.ended_by};
+    }
+  }
+
+  // Calls whose thread was not on a CPU all the time.
+  void Splits(ProcessWork* w, Interval window, size_t open) {
+    if (!timelines_.has_kernel()) return;
+    const auto newer = std::exchange(w->partial, {});
+    for (size_t i = 0; i < calls_here_.size(); ++i) {
+      const Call& call = calls_here_[i];
+      const Interval range =
+          Interval{call.begin, call.end}.Clip(window);
+      const bool begins_here = i >= open;
+      const bool ends_here = call.end <= window.end;
+      const auto key = std::make_pair(call.thread, call.depth);
+      PartialSplit part;
+      part.begin = call.begin;
+      if (!ends_here) {
+        auto it = newer.find(key);
+        if (it != newer.end() && it->second.begin == call.begin)
+          part = it->second;
+      }
+      CallSplit& s = part.split;
+      s.begin = call.begin;
+      s.thread = call.thread;
+      s.func = call.func;
+      s.process = w->process;
+      SplitRange(call.thread, range, &part);
+      if (!begins_here) {
+        w->partial[key] = std::move(part);
+        continue;
+      }
+      Ns longest;
+      for (const auto& [holder, time] : part.holders)
+        if (time > longest) {
+          longest = time;
+          s.holder = holder;
+        }
+      Check(s.running + s.runnable + s.sleeping + s.io + s.unknown ==
+                std::max(Ns(0), std::min(call.end, trace_.span().end + Ns(1)) -
+                                    call.begin),
+            "the parts of a call do not sum to its duration");
+      const bool not_recorded =
+          s.unknown == call.end - call.begin &&
+          timelines_.UnknownBefore(call.end).begin <= call.begin;
+      if (s.running != call.end - call.begin && !not_recorded)
+        sink_->OnSplit(s);
+    }
+  }
+
+  void SplitRange(ThreadIndex thread, Interval range, PartialSplit* partial) {
+    CallSplit* out = &partial->split;
+    Ns t = range.end;
+    bool first_wake = out->waker == kNone;
+    while (t > range.begin) {
+      const Interval unknown = timelines_.UnknownBefore(t);
+      if (!unknown.empty()) {
+        const Ns low = std::max(range.begin, unknown.begin);
+        out->unknown += t - low;
+        t = low;
+        continue;
+      }
+      const Ns floor = std::max(range.begin, unknown.end);
+      const Segment* s = timelines_.Before(thread, t);
+      const Ns low = s ? std::max(floor, s->begin) : floor;
+      const Ns part = t - low;
+      switch (s ? s->state : ThreadState::kUnknown) {
+        case ThreadState::kRunning:
+          out->running += part;
+          break;
+        case ThreadState::kRunnable: {
+          out->runnable += part;
+          timelines_.ForHolders(
+              s->cpu, {low, t}, [&](const CpuSegment& h, Interval i) {
+                if (h.thread == kNone || h.thread == thread) return;
+                for (auto& [holder, time] : partial->holders)
+                  if (holder == h.thread) {
+                    time += i.length();
+                    return;
+                  }
+                partial->holders.push_back({h.thread, i.length()});
+              });
+          break;
+        }
+        case ThreadState::kDisk:
+          out->io += part;
+          break;
+        case ThreadState::kSleeping:
+        case ThreadState::kBlocked:
+        case ThreadState::kStopped:
+          out->sleeping += part;
+          if (first_wake && s->waker != kNone) {
+            out->waker = s->waker;
+            first_wake = false;
+          }
+          break;
+        case ThreadState::kUnknown:
+        case ThreadState::kDead:
+          out->unknown += part;
+          break;
+      }
+      t = low;
+    }
+  }
+
+  const TraceSource& trace_;
+  AttributionSink* sink_;
+  const Progress& progress_;
+  std::vector<FuncTraits> traits_;
+  std::vector<Ns> borders_;
+  Timelines timelines_;
+  CallMap calls_;
+  PathWalker walker_;
+  std::vector<uint8_t> submits_;
+  std::vector<Call> calls_here_;
+  std::vector<FeedPiece> pieces_;
+};
+
+}  // namespace
+
+void Attribute(const TraceSource& trace, AttributionSink* sink,
+               const Progress& progress, const AttributeOptions& options) {
+  Attributor(trace, sink, progress, options).Run();
+}
+
+void Attribute(const TraceSource& trace, AttributionSink* sink,
+               const Progress& progress) {
+  Attribute(trace, sink, progress, AttributeOptions());
+}
+
+}  // namespace ingero::analysis

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/critical_path.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "analysis/syscalls.h"
+
+namespace ingero::analysis {
+namespace {
+
+// A chain of wake-ups at one instant is never this long; a loop would be.
+constexpr int kMaxHopsWithoutProgress = 64;
+
+Reason ReasonOf(const Call& call, const FuncTraits& traits) {
+  if (IsColdStart(call, traits)) return Reason::kColdStart;
+  switch (traits.call_class) {
+    case CallClass::kCopy:
+    case CallClass::kCopyAsync:
+      if (call.host_memory == HostMemory::kPageable)
+        return Reason::kPageableCopy;
+      return Reason::kSubmitting;
+    case CallClass::kLaunch:
+    case CallClass::kGraphLaunch:
+    case CallClass::kMemset:
+    case CallClass::kMemsetAsync:
+    case CallClass::kPrefetch:
+      return call.captured ? Reason::kCudaCall : Reason::kSubmitting;
+    default:
+      return Reason::kCudaCall;
+  }
+}
+
+bool SameKind(const PathCell& a, const PathCell& b) {
+  return a.thread == b.thread && a.state == b.state && a.reason == b.reason &&
+         a.culprit == b.culprit && a.func == b.func &&
+         a.certainty == b.certainty && a.ended_by == b.ended_by &&
+         a.syscall == b.syscall && a.process == b.process;
+}
+
+}  // namespace
+
+CallMap::PerThread& CallMap::Of(ThreadIndex thread) {
+  if (last_ < used_ && threads_[last_].thread == thread) return threads_[last_];
+  for (size_t i = 0; i < used_; ++i)
+    if (threads_[i].thread == thread) return threads_[last_ = i];
+  if (used_ == threads_.size()) threads_.emplace_back();
+  PerThread& t = threads_[last_ = used_++];
+  t.thread = thread;
+  t.points.clear();
+  t.stack.clear();
+  return t;
+}
+
+void CallMap::Add(PerThread* t, Point p) {
+  if (!t->points.empty() && t->points.back().t >= p.t)
+    t->points.back() = {t->points.back().t, p.func, p.reason};
+  else
+    t->points.push_back(p);
+}
+
+void CallMap::Pop(PerThread* t, Ns until) {
+  while (!t->stack.empty() && t->stack.back().end <= until) {
+    const Open ended = t->stack.back();
+    t->stack.pop_back();
+    Point p;
+    p.t = ended.end;
+    if (!t->stack.empty()) {
+      p.func = t->stack.back().func;
+      p.reason = t->stack.back().reason;
+      if (p.func == ended.func && p.reason == ended.reason) continue;
+    }
+    Add(t, p);
+  }
+}
+
+void CallMap::Load(const std::vector<Call>& calls, Ns window_end) {
+  used_ = last_ = 0;
+  for (const Call& call : calls) {
+    PerThread& t = Of(call.thread);
+    Pop(&t, call.begin);
+    Reason reason = ReasonOf(call, (*traits_)[call.func]);
+    if (t.stack.empty()) {
+      t.stack.push_back({call.end, call.func, reason});
+      Add(&t, {call.begin, call.func, reason});
+    } else {
+      const Open outer = t.stack.back();
+      if (outer.reason == Reason::kColdStart ||
+          outer.reason == Reason::kPageableCopy)
+        reason = outer.reason;
+      // Clocks of nested calls are the same clock, but be safe: never outlive.
+      t.stack.push_back({std::min(call.end, outer.end), outer.func, reason});
+      if (reason != outer.reason) Add(&t, {call.begin, outer.func, reason});
+    }
+  }
+  for (size_t i = 0; i < used_; ++i) Pop(&threads_[i], window_end);
+}
+
+const std::vector<CallMap::Point>* CallMap::Find(ThreadIndex thread) const {
+  for (size_t i = 0; i < used_; ++i)
+    if (threads_[i].thread == thread) return &threads_[i].points;
+  return nullptr;
+}
+
+size_t CallMap::IndexBefore(const std::vector<Point>& list, Ns t) {
+  auto it = std::lower_bound(list.begin(), list.end(), t,
+                             [](const Point& p, Ns at) { return p.t < at; });
+  return static_cast<size_t>(it - list.begin()) - 1;
+}
+
+CallMap::Point CallMap::At(ThreadIndex thread, Ns t) const {
+  const std::vector<Point>* list = Find(thread);
+  if (list == nullptr) return Point();
+  const size_t i = IndexBefore(*list, t);
+  return i == SIZE_MAX ? Point() : (*list)[i];
+}
+
+void PathFolder::Flush() {
+  for (const PathCell& c : cells_) sink_->OnPath(c);
+  cells_.clear();
+  last_ = 0;
+}
+
+void PathFolder::Merge(const PathCell& cell) {
+  const auto add = [&](PathCell& to) {
+    to.range.begin = std::min(to.range.begin, cell.range.begin);
+    to.range.end = std::max(to.range.end, cell.range.end);
+    to.time += cell.time;
+    ++to.stretches;
+    to.pages += cell.pages;
+  };
+  if (last_ < cells_.size() && SameKind(cells_[last_], cell))
+    return add(cells_[last_]);
+  for (size_t i = 0; i < cells_.size(); ++i)
+    if (SameKind(cells_[i], cell)) {
+      last_ = i;
+      return add(cells_[i]);
+    }
+  last_ = cells_.size();
+  cells_.push_back(cell);
+}
+
+ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
+                             CallMap* calls,
+                             const std::vector<uint8_t>& submits,
+                             PathFolder* out) {
+  const std::vector<Thread>& threads = trace_.threads();
+  const std::vector<Process>& processes = trace_.processes();
+  const Ns begin = piece.range.begin;
+  Ns t = piece.range.end;
+  ThreadIndex current = piece.thread;
+  int hops = 0;
+
+  PathCell base;
+  base.process = process;
+  base.certainty = piece.certainty;
+  base.ended_by = piece.ended_by;
+  const auto no_pages = [](Interval) { return uint64_t{0}; };
+  Ns total;
+  const auto emit = [&](PathCell cell, Interval range, auto pages) {
+    total += range.length();
+    cell.range = range;
+    cell.thread = current;
+    cell.submits = current < submits.size() && submits[current] != 0 &&
+                   threads[current].process == process;
+    out->Add(cell, pages);
+  };
+  // Without scheduling data only the calls are known.
+  const auto emit_unknown = [&](Ns low) {
+    calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
+                                           Interval part) {
+      PathCell cell = base;
+      if (p.func != kNone) {
+        cell.reason = p.reason;
+        cell.func = p.func;
+      }
+      emit(cell, part, no_pages);
+    });
+    t = low;
+    hops = 0;
+  };
+
+  while (t > begin) {
+    Ns floor = begin;
+    const Interval unknown = timelines_.UnknownBefore(t);
+    if (!unknown.empty()) {
+      emit_unknown(std::max(begin, unknown.begin));
+      continue;
+    }
+    floor = std::max(floor, unknown.end);
+    const Segment* s =
+        current == kNone ? nullptr : timelines_.Before(current, t);
+    if (s == nullptr) {
+      emit_unknown(floor);
+      continue;
+    }
+    const Segment segment = *s;
+    const Ns low = std::max(floor, segment.begin);
+    PathCell cell = base;
+    cell.state = segment.state;
+    switch (segment.state) {
+      case ThreadState::kRunning:
+        calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
+                                               Interval part) {
+          PathCell c = cell;
+          c.reason = p.reason;
+          c.func = p.func;
+          emit(c, part,
+               [&](Interval i) { return segment.PagesIn(i.begin, i.end); });
+        });
+        break;
+      case ThreadState::kRunnable:
+        cell.reason = Reason::kWaitingForCpu;
+        timelines_.ForHolders(segment.cpu, {low, t},
+                              [&](const CpuSegment& holder, Interval part) {
+                                PathCell c = cell;
+                                // Its own last instants as the CPU's owner
+                                // are a matter of clock reading, no culprit.
+                                if (holder.thread != current)
+                                  c.culprit = holder.thread;
+                                emit(c, part, no_pages);
+                              });
+        break;
+      case ThreadState::kDisk:
+        cell.reason = Reason::kDiskWait;
+        cell.syscall = segment.syscall;
+        emit(cell, {low, t}, no_pages);
+        break;
+      case ThreadState::kStopped:
+        cell.reason = Reason::kStopped;
+        emit(cell, {low, t}, no_pages);
+        break;
+      case ThreadState::kSleeping:
+      case ThreadState::kBlocked: {
+        const ThreadIndex waker = segment.waker;
+        const bool culprit_known =
+            waker != kNone && waker < threads.size() &&
+            !segment.woken_by_irq && waker != current &&
+            threads[waker].process != kNone &&
+            !processes[threads[waker].process].is_kernel;
+        if (culprit_known && ++hops <= kMaxHopsWithoutProgress) {
+          current = waker;
+          continue;
+        }
+        cell.syscall = segment.syscall;
+        if (culprit_known) {
+          cell.reason = Reason::kUnknown;  // a loop of wakers
+        } else if (segment.state == ThreadState::kBlocked) {
+          cell.reason = Reason::kBlocked;
+        } else {
+          cell.reason = ReasonOfSleep(segment.syscall);
+        }
+        if (!culprit_known && cell.reason == Reason::kSleepOther) {
+          // Asleep inside a CUDA call: the call is what it waited in.
+          calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
+                                                 Interval part) {
+            PathCell c = cell;
+            if (p.func != kNone) {
+              c.reason = p.reason;
+              c.func = p.func;
+            }
+            emit(c, part, no_pages);
+          });
+        } else {
+          emit(cell, {low, t}, no_pages);
+        }
+        break;
+      }
+      case ThreadState::kUnknown:
+      case ThreadState::kDead: {
+        // Before a new process' main thread ran, its parent was about to make
+        // it: the path goes on there.
+        const ProcessIndex p = threads[current].process;
+        if (segment.state == ThreadState::kUnknown && p != kNone &&
+            processes[p].main_thread == current && processes[p].parent != kNone &&
+            processes[p].first_seen >= low && p != process &&
+            processes[processes[p].parent].main_thread != kNone &&
+            ++hops <= kMaxHopsWithoutProgress) {
+          if (processes[p].first_seen < t) {
+            PathCell c = base;
+            c.state = ThreadState::kUnknown;
+            emit(c, {processes[p].first_seen, t}, no_pages);
+            t = processes[p].first_seen;
+          }
+          current = processes[processes[p].parent].main_thread;
+          continue;
+        }
+        emit_unknown(low);
+        continue;
+      }
+    }
+    t = low;
+    hops = 0;
+  }
+  if (total != piece.range.length()) {
+    std::fprintf(stderr,
+                 "ingero: internal error: the path of a starved interval does "
+                 "not sum to its length\n");
+    std::abort();
+  }
+  return current;
+}
+
+}  // namespace ingero::analysis

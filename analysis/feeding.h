@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU feeding of one process, from its CUDA calls alone: was there work on the
+// GPU, surely not, or can nobody know?
+//
+// A state machine over calls in order of their begin; ends are replayed from a
+// heap. How each class of call moves it is measured in docs/rules.md, "How the
+// GPU queue is followed". Runtime calls and the driver calls in them are both
+// seen: what a submitting or waiting call contains is ignored, and a drain
+// counts at the end of the outermost call.
+//
+// The model is a plain value: a copy is a checkpoint, so that windows can be
+// run again from their begin.
+//
+// Units: positions count submissions per device.
+// Memory: grows with live streams and events (at most kMaxEvents), not time.
+#ifndef INGERO_ANALYSIS_FEEDING_H_
+#define INGERO_ANALYSIS_FEEDING_H_
+
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/attribution.h"
+#include "analysis/trace.h"
+
+namespace ingero::analysis {
+
+// What feeding needs of a function, resolved once per trace.
+struct FuncTraits {
+  CallClass call_class = CallClass::kOther;
+  bool sets_device = false;  // cudaSetDevice: object is the thread's device
+};
+std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions);
+
+// Context creation, module load, first use of a kernel: paid once.
+bool IsColdStart(const Call& call, const FuncTraits& traits);
+
+inline constexpr Ns kColdCallMin{50'000};
+// Launches behind this many others may wait for a slot (measured: 1,021).
+inline constexpr uint64_t kQueueDepth = 1000;
+// A launch this many times slower than usual then waits for the queue.
+inline constexpr int64_t kBlockedLaunchFactor = 10;
+// A smaller copy says nothing about data being prepared.
+inline constexpr uint64_t kDataCopyMin = 64 * 1024;
+inline constexpr size_t kMaxEvents = 65536;
+
+// A stretch of one state that one call ended: at its begin where it submits,
+// at its end where it waits.
+struct FeedPiece {
+  Interval range;
+  uint32_t device = 0;
+  FeedState state = FeedState::kUnknown;
+  ThreadIndex thread = kNone;  // made the call that ended it
+  CallClass ended_by = CallClass::kOther;
+};
+
+class FeedingModel {
+ public:
+  explicit FeedingModel(const std::vector<FuncTraits>* traits)
+      : traits_(traits) {}
+
+  // REQUIRES: call.begin does not decrease; an outer call precedes its parts.
+  void OnCall(const Call& call, std::vector<FeedPiece>* out);
+  // Replays ends up to and including t.
+  void AdvanceTo(Ns t, std::vector<FeedPiece>* out);
+  // The stretches that are open now, [begin, t).
+  void OpenPieces(Ns t, std::vector<FeedPiece>* out) const;
+
+  Ns last_end() const { return last_end_; }
+  bool started() const;
+  // Threads that have submitted work.
+  const std::vector<ThreadIndex>& submitters() const { return submitters_; }
+
+ private:
+  struct Stream {
+    uint64_t handle = 0;
+    uint64_t submitted = 0, drained = 0;
+    bool pending() const { return submitted > drained; }
+  };
+  struct Device {
+    bool started = false;
+    Ns since;
+    FeedState state = FeedState::kIdle;
+    uint64_t position = 0;
+    uint64_t since_drain = 0;  // submissions
+    uint32_t pending = 0;      // streams with work
+    uint32_t waiting = 0, copying = 0, cold = 0;  // calls under way
+    std::vector<Stream> streams;
+    size_t last_stream = 0;
+  };
+  struct Event {
+    uint32_t device = 0;
+    uint32_t stream = 0;
+    uint64_t position = 0;
+  };
+  enum class EndKind : uint8_t {
+    kWaitEnds, kDrainStream, kDrainDevice, kCopyEnds, kCopyEndsSubmitting,
+    kColdEnds, kColdEndsSubmitting
+  };
+  struct End {
+    Ns t;
+    uint64_t order = 0;  // ties: as pushed
+    EndKind kind = EndKind::kWaitEnds;
+    CallClass call_class = CallClass::kOther;
+    uint32_t device = 0, stream = 0;
+    ThreadIndex thread = kNone;
+    uint64_t position = 0;
+  };
+  struct ThreadCalls {
+    ThreadIndex thread = kNone;
+    uint32_t device = 0;
+    bool submits = false;
+    Ns outermost_end;  // of the depth-0 call under way
+    Ns bearing_end;    // of the submitting or waiting call under way
+  };
+
+  ThreadCalls& Of(ThreadIndex thread);
+  Device& At(uint32_t device);
+  uint32_t StreamIndex(Device& d, uint64_t handle);
+  void Cut(uint32_t device, Ns t, const Call& call, CallClass ended_by,
+           std::vector<FeedPiece>* out);
+  void Emit(Device& d, uint32_t index, Ns t, ThreadIndex thread,
+            CallClass ended_by, std::vector<FeedPiece>* out);
+  void Submit(Device& d, uint32_t stream);
+  void Drain(Device& d, Stream& s, uint64_t position);
+  void Refresh(uint32_t device, Ns t, ThreadIndex thread, CallClass ended_by,
+               std::vector<FeedPiece>* out);
+  void Push(const Call& call, Ns t, EndKind kind, CallClass call_class,
+            uint32_t device, uint32_t stream, uint64_t position);
+  CallClass Finish(const End& end);
+  void OnCopy(const Call& call, CallClass call_class, uint32_t device,
+              Ns outermost_end, std::vector<FeedPiece>* out);
+  void OnLaunch(const Call& call, CallClass call_class, bool cold,
+                uint32_t device, std::vector<FeedPiece>* out);
+
+  const std::vector<FuncTraits>* traits_;
+  std::vector<Device> devices_;
+  std::vector<ThreadCalls> threads_;
+  size_t last_thread_ = 0;
+  std::vector<ThreadIndex> submitters_;
+  std::unordered_map<uint64_t, Event> events_;
+  std::vector<End> ends_;  // heap, earliest first
+  uint64_t order_ = 0;
+  int64_t usual_launch_ns_ = 0;  // running median of launches that do not wait
+  Ns last_end_{INT64_MIN};
+};
+
+}  // namespace ingero::analysis
+
+#endif  // INGERO_ANALYSIS_FEEDING_H_

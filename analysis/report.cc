@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: Apache-2.0
+// From attributed time to an answer. Reads stored cells only, so its cost
+// depends on how long the recording is, not on how many events it holds.
+#include "analysis/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "analysis/rules/rule.h"
+#include "analysis/syscalls.h"
+#include "base/tables.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+// Shares of the time between a process' first and last GPU work.
+constexpr double kHighShare = 0.20, kMediumShare = 0.05, kLowShare = 0.01;
+// Only where something may have been lost, but nothing surely:
+constexpr double kPossibleLow = 0.20, kPossibleMedium = 0.50;
+// A GPU known to be busy this much was not starved.
+constexpr double kBoundBusy = 0.80, kBoundIdle = 0.10;
+// Known busy this much, the unknown rest is no finding: there was a backlog.
+constexpr double kBacklogBusy = 0.50;
+constexpr double kUnexplainedShare = 0.20;
+constexpr size_t kMaxWindows = 8;
+
+Severity SeverityOf(double share) {
+  return share >= kHighShare     ? Severity::kHigh
+         : share >= kMediumShare ? Severity::kMedium
+         : share >= kLowShare    ? Severity::kLow
+                                 : Severity::kInfo;
+}
+
+std::string Seconds(Ns t) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3fs", static_cast<double>(t.value) / 1e9);
+  return text;
+}
+
+// Everything known about one process while its findings are made.
+struct Work {
+  ProcessFacts facts;
+  std::vector<Tally> tallies;  // by rule
+  Ns waited_for_ingero;        // runnable while ingero's own process ran
+};
+
+class Builder {
+ public:
+  Builder(const ReportSource& source, const ReportOptions& options)
+      : source_(source), options_(options) {}
+
+  Report Build() {
+    Header();
+    Feeds();
+    Facts();
+    Tallies();
+    Roles();
+    for (Work& w : work_) Judge(w);
+    NotEvaluatedRules();
+    SortFindings();
+    Verdict();
+    return std::move(report_);
+  }
+
+ private:
+  void Header() {
+    const TraceSource& trace = source_.trace();
+    report_.span = trace.span();
+    report_.window = options_.window ? options_.window->Clip(trace.span())
+                                     : trace.span();
+    // The last event belongs to the window that ends with it.
+    if (report_.window.end == report_.span.end)
+      report_.window.end = report_.span.end;
+    report_.facts = source_.facts();
+    report_.processes = trace.processes();
+    report_.threads = trace.threads();
+    report_.functions = trace.functions();
+    for (const Loss& loss : trace.losses()) {
+      const Interval range{loss.range.begin,
+                           std::max(loss.range.end,
+                                    loss.range.begin + Ns(1))};
+      if (!range.Overlaps(report_.window)) continue;
+      report_.losses.push_back(loss);
+      if (loss.severity >= 2) report_.complete = false;
+    }
+    Summaries summaries = source_.Summarize(report_.window);
+    report_.operations = std::move(summaries.operations);
+    report_.activities = std::move(summaries.activities);
+    if (options_.pid) {
+      std::erase_if(report_.operations, [&](const Operation& o) {
+        return !Wanted(o.process);
+      });
+      std::erase_if(report_.activities, [&](const ProcessActivity& a) {
+        return !WantedTree(a.process);
+      });
+    }
+    std::stable_sort(report_.operations.begin(), report_.operations.end(),
+                     [](const Operation& a, const Operation& b) {
+                       return a.total > b.total;
+                     });
+  }
+
+  bool Wanted(ProcessIndex p) const {
+    return !options_.pid || (p < report_.processes.size() &&
+                             report_.processes[p].pid == *options_.pid);
+  }
+  bool WantedTree(ProcessIndex p) const {
+    for (int depth = 0; p < report_.processes.size() && depth < 64; ++depth) {
+      if (Wanted(p)) return true;
+      p = report_.processes[p].parent;
+    }
+    return false;
+  }
+
+  Work* Of(ProcessIndex p) {
+    for (Work& w : work_)
+      if (w.facts.process == p) return &w;
+    return nullptr;
+  }
+
+  void Feeds() {
+    auto cursor = source_.Feeds(report_.window);
+    FeedInterval f;
+    while (cursor->Next(&f)) {
+      if (!Wanted(f.process)) continue;
+      Feeding* feeding = nullptr;
+      for (Feeding& x : report_.feeding)
+        if (x.process == f.process && x.device == f.device) feeding = &x;
+      if (feeding == nullptr) {
+        feeding = &report_.feeding.emplace_back();
+        feeding->process = f.process;
+        feeding->device = f.device;
+      }
+      feeding->span += f.time;
+      switch (f.state) {
+        case FeedState::kBusy:
+          feeding->known_busy += f.time;
+          break;
+        case FeedState::kUnknown:
+          feeding->idle_at_most += f.time;
+          break;
+        case FeedState::kHostCopy:
+          feeding->host_copy += f.time;
+          feeding->idle_at_least += f.time;
+          break;
+        case FeedState::kColdStart:
+          feeding->cold_start += f.time;
+          feeding->idle_at_least += f.time;
+          break;
+        case FeedState::kIdle:
+          feeding->idle_at_least += f.time;
+          break;
+      }
+    }
+    for (Feeding& f : report_.feeding) f.idle_at_most += f.idle_at_least;
+    std::stable_sort(
+        report_.feeding.begin(), report_.feeding.end(),
+        [](const Feeding& a, const Feeding& b) { return a.span > b.span; });
+  }
+
+  // First look at the paths: who is on them at all.
+  void Facts() {
+    for (const Feeding& f : report_.feeding) {
+      Work* w = Of(f.process);
+      if (w == nullptr) {
+        w = &work_.emplace_back();
+        w->facts.process = f.process;
+        w->facts.span = f.span;  // sorted: the longest comes first
+        w->facts.busy = f.known_busy;
+      }
+    }
+    bool kernel = false;
+    for (Interval span : source_.trace().kernel_spans())
+      kernel = kernel || span.Overlaps(report_.window);
+    auto cursor = source_.Paths(report_.window);
+    PathCell cell;
+    while (cursor->Next(&cell)) {
+      Work* w = Of(cell.process);
+      if (w == nullptr) continue;
+      (cell.certainty == Certainty::kKnown ? w->facts.known
+                                           : w->facts.possible) += cell.time;
+      if (cell.thread < report_.threads.size() &&
+          report_.threads[cell.thread].process != kNone)
+        w->facts.on_path.insert(report_.threads[cell.thread].process);
+    }
+    double percent = 0;
+    uint64_t samples = 0;
+    auto sample_cursor = source_.trace().Samples(report_.window);
+    Sample s;
+    while (sample_cursor->Next(&s))
+      if (s.metric == static_cast<uint16_t>(Metric::kGpuUtilization)) {
+        percent += static_cast<double>(s.value);
+        ++samples;
+      }
+    for (Work& w : work_) {
+      w.facts.has_kernel = kernel;
+      if (samples > 0)
+        w.facts.gpu_utilization =
+            percent / static_cast<double>(samples) / 100.0;
+    }
+  }
+
+  // Second look: every nanosecond to one rule.
+  void Tallies() {
+    const auto rules = Rules();
+    for (Work& w : work_) w.tallies.resize(rules.size());
+    auto cursor = source_.Paths(report_.window);
+    PathCell cell;
+    while (cursor->Next(&cell)) {
+      Work* w = Of(cell.process);
+      if (w == nullptr || cell.time <= Ns(0)) continue;
+      const Context context(report_, w->facts);
+      if (cell.culprit != kNone && context.IsIngero(cell.culprit))
+        w->waited_for_ingero += cell.time;
+      Ns left = cell.time;
+      for (size_t r = 0; r < rules.size() && left > Ns(0); ++r) {
+        if (rules[r]->needs_kernel && !w->facts.has_kernel) continue;
+        const Ns taken = rules[r]->take(context, cell, left);
+        if (taken <= Ns(0)) continue;
+        left -= taken;
+        Tally& t = w->tallies[r];
+        (cell.certainty == Certainty::kKnown ? t.known : t.possible) += taken;
+        t.stretches += cell.stretches;
+        t.pages += cell.pages;
+        if (cell.thread != kNone) t.threads[cell.thread] += taken;
+        if (cell.culprit != kNone) t.culprits[cell.culprit] += taken;
+        if (cell.func != kNone) t.functions[cell.func] += taken;
+        if (cell.syscall >= 0) t.syscalls[cell.syscall] += taken;
+        t.buckets[cell.range.begin.value / kBucket.value] += taken;
+      }
+    }
+  }
+
+  void Roles() {
+    for (ProcessActivity& a : report_.activities) {
+      if (a.process >= report_.processes.size()) {
+        a.role = "other";
+        continue;
+      }
+      a.role = "other";
+      if (report_.processes[a.process].is_ingero) {
+        a.role = "ingero";
+        continue;
+      }
+      for (const Work& w : work_) {
+        const Context context(report_, w.facts);
+        if (a.process == w.facts.process) {
+          a.role = "main";
+          break;
+        }
+        if (context.Descends(a.process, w.facts.process) &&
+            !report_.processes[a.process].has_cuda)
+          a.role = "worker";
+      }
+    }
+  }
+
+  // Buckets with the most of it, neighbours joined; longest loss first.
+  std::vector<Interval> Windows(const Tally& tally) const {
+    struct Range {
+      Interval range;
+      Ns lost;
+    };
+    std::vector<Range> ranges;
+    for (const auto& [bucket, time] : tally.buckets) {
+      const Interval r = Interval{Ns(bucket * kBucket.value),
+                                  Ns((bucket + 1) * kBucket.value)}
+                             .Clip(report_.window);
+      if (r.empty()) continue;
+      if (!ranges.empty() && ranges.back().range.end == r.begin) {
+        ranges.back().range.end = r.end;
+        ranges.back().lost += time;
+      } else {
+        ranges.push_back({r, time});
+      }
+    }
+    std::stable_sort(
+        ranges.begin(), ranges.end(),
+        [](const Range& a, const Range& b) { return a.lost > b.lost; });
+    std::vector<Interval> out;
+    for (const Range& r : ranges) {
+      if (out.size() == kMaxWindows) break;
+      out.push_back(r.range);
+    }
+    return out;
+  }
+
+  Interval WorstSecond(const Tally& tally) const {
+    Ns most;
+    int64_t best = 0;
+    for (auto it = tally.buckets.begin(); it != tally.buckets.end(); ++it) {
+      Ns sum;
+      for (auto j = it; j != tally.buckets.end() && j->first < it->first + 10;
+           ++j)
+        sum += j->second;
+      if (sum > most) {
+        most = sum;
+        best = it->first;
+      }
+    }
+    return Interval{Ns(best * kBucket.value), Ns((best + 10) * kBucket.value)}
+        .Clip(report_.window);
+  }
+
+  std::string ExplainQuery(Interval window, uint32_t pid) const {
+    return "ingero explain --from " + Seconds(window.begin - report_.span.begin) +
+           " --to " + Seconds(window.end - report_.span.begin) + " --pid " +
+           std::to_string(pid);
+  }
+
+  void Culprits(const Context& context, const Tally& tally, Finding* f) const {
+    // Who held the CPU where the rule is about that, else whose time it was
+    // if that is somebody else's.
+    const bool holders = !tally.culprits.empty();
+    std::map<ProcessIndex, Ns> by_process;
+    for (const auto& [thread, time] :
+         holders ? tally.culprits : tally.threads) {
+      const ProcessIndex p = context.ProcessOf(thread);
+      if (p == kNone || context.IsIngero(thread)) continue;
+      by_process[p] += time;
+    }
+    for (const auto& [p, time] : Sorted(by_process)) {
+      if (f->culprits.size() == 8) break;
+      Culprit c;
+      c.pid = report_.processes[p].pid;
+      c.start = report_.processes[p].start;
+      c.name = context.ProcessName(p);
+      c.share = Ratio(time, tally.total());
+      c.time = time;
+      f->culprits.push_back(std::move(c));
+    }
+  }
+
+  void Timeline(const Context& context, size_t rule, const Tally& tally,
+                Finding* f) const {
+    const Interval worst = WorstSecond(tally);
+    if (worst.empty()) return;
+    const Ns at = worst.begin - report_.window.begin;
+    Ns starved;
+    std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, copying;
+    std::map<FuncIndex, Ns> calls;
+    CallClass ended_by = CallClass::kOther;
+    auto cursor = source_.Paths(worst);
+    PathCell cell;
+    while (cursor->Next(&cell)) {
+      if (cell.process != context.facts.process) continue;
+      if (cell.certainty != Certainty::kKnown && tally.known > Ns(0)) continue;
+      starved += cell.time;
+      if (cell.ended_by != CallClass::kOther) ended_by = cell.ended_by;
+      if (cell.func != kNone) calls[cell.func] += cell.time;
+      if (cell.thread == kNone) continue;
+      switch (cell.state) {
+        case ThreadState::kRunning:
+          running[cell.thread] += cell.time;
+          break;
+        case ThreadState::kRunnable:
+          waiting[cell.thread] += cell.time;
+          if (cell.culprit != kNone) holders[cell.culprit] += cell.time;
+          break;
+        case ThreadState::kSleeping:
+        case ThreadState::kDisk:
+        case ThreadState::kBlocked:
+        case ThreadState::kStopped:
+          sleeping[cell.thread] += cell.time;
+          break;
+        default:
+          break;
+      }
+    }
+    (void)rule;
+    const auto sum = [](const std::map<ThreadIndex, Ns>& m) {
+      Ns total;
+      for (const auto& [key, time] : m) total += time;
+      return total;
+    };
+    const std::string second =
+        "the " + FormatDuration(worst.length()) + " from here";
+    if (!waiting.empty())
+      f->timeline.push_back(
+          {TimelineLine::Layer::kSystem, at,
+           context.Top(waiting, 2, sum(waiting)) + " was ready but had no CPU "
+           "for " + FormatDuration(sum(waiting)) +
+               (holders.empty()
+                    ? std::string("; who held it is not known.")
+                    : "; held by " + context.Top(holders, 3, sum(waiting)) +
+                          ".")});
+    if (!sleeping.empty())
+      f->timeline.push_back({TimelineLine::Layer::kSystem, at,
+                             context.Top(sleeping, 2, sum(sleeping)) +
+                                 " was asleep for " +
+                                 FormatDuration(sum(sleeping)) +
+                                 " and no other thread was to wake it."});
+    if (!running.empty())
+      f->timeline.push_back(
+          {TimelineLine::Layer::kHost, at,
+           "Work on the way to the next GPU submission: " +
+               context.Top(running, 3, sum(running)) + " ran for " +
+               FormatDuration(sum(running)) + "."});
+    std::string cuda = "The GPU had " +
+                       std::string(tally.known > Ns(0) ? "no" : "perhaps no") +
+                       " work from this program for " +
+                       FormatDuration(starved) + " of " + second;
+    if (!calls.empty())
+      cuda += ", " + FormatDuration(Sorted(calls)[0].second) + " of it inside " +
+              context.FunctionName(Sorted(calls)[0].first);
+    if (ended_by == CallClass::kCopy || ended_by == CallClass::kCopyAsync)
+      cuda += "; a copy to the GPU ended the wait";
+    else if (ended_by == CallClass::kLaunch ||
+             ended_by == CallClass::kGraphLaunch)
+      cuda += "; a kernel launch ended the wait";
+    f->timeline.push_back({TimelineLine::Layer::kCuda, at, cuda + "."});
+  }
+
+  void Judge(Work& w) {
+    const Context context(report_, w.facts);
+    const auto rules = Rules();
+    const uint32_t pid = report_.processes[w.facts.process].pid;
+    const double busy = Ratio(w.facts.busy, w.facts.span);
+    const double idle = Ratio(w.facts.known, w.facts.span);
+    if (busy >= kBoundBusy && idle <= kBoundIdle) GpuBound(context, w);
+    for (size_t r = 0; r < rules.size(); ++r) {
+      const Tally& t = w.tallies[r];
+      const double known = Ratio(t.known, w.facts.span);
+      const double all = Ratio(t.total(), w.facts.span);
+      Severity severity = Severity::kInfo;
+      if (known >= kLowShare) {
+        severity = SeverityOf(known);
+      } else if (all >= kPossibleLow && busy < kBacklogBusy) {
+        // Nothing is proved: never more than MEDIUM, and that only where the
+        // GPU was hardly ever known to be busy.
+        severity = all >= kPossibleMedium && busy < kBoundIdle &&
+                           w.facts.gpu_utilization < kBacklogBusy
+                       ? Severity::kMedium
+                       : Severity::kLow;
+      } else {
+        continue;
+      }
+      const bool unexplained =
+          std::string_view(rules[r]->cause) == "unexplained";
+      if (unexplained && t.known.value <
+                             static_cast<double>(w.facts.known.value) *
+                                 kUnexplainedShare)
+        continue;
+      Finding f;
+      f.cause = rules[r]->cause;
+      f.id = f.cause + "/" + std::to_string(pid);
+      f.severity = std::min(severity, rules[r]->worst);
+      f.pid = pid;
+      f.lost = t.known;
+      f.lost_at_most = t.total();
+      f.windows = Windows(t);
+      f.confidence = known < kLowShare              ? Confidence::kLow
+                     : unexplained || !report_.complete ? Confidence::kMedium
+                                                    : Confidence::kHigh;
+      if (f.cause == "memory-faults") f.confidence = Confidence::kMedium;
+      f.coverage = Coverage(w);
+      Culprits(context, t, &f);
+      Timeline(context, r, t, &f);
+      rules[r]->describe(context, t, &f);
+      CommonEvidence(context, w, t, &f);
+      report_.findings.push_back(std::move(f));
+    }
+    Symptoms(w);
+  }
+
+  void CommonEvidence(const Context& context, const Work& w, const Tally& t,
+                      Finding* f) const {
+    const Interval window =
+        f->windows.empty() ? report_.window : f->windows.front();
+    if (t.known > Ns(0))
+      AddEvidence(f, "lost_ns", static_cast<double>(t.known.value), "ns",
+                  FormatDuration(t.known) +
+                      " of known starvation is on the critical path with this "
+                      "cause.");
+    if (t.possible > Ns(0))
+      AddEvidence(f, "possible_ns", static_cast<double>(t.possible.value),
+                  "ns",
+                  FormatDuration(t.possible) +
+                      " more, during which it is not known whether the GPU "
+                      "still had work.");
+    if (!t.syscalls.empty()) {
+      const auto top = Sorted(t.syscalls)[0];
+      AddEvidence(f, "asleep_ns", static_cast<double>(top.second.value), "ns",
+                  FormatDuration(top.second) + " asleep in " +
+                      SyscallName(top.first) + ".");
+    }
+    if (w.waited_for_ingero > Ns(0))
+      AddEvidence(f, "ingero_ns",
+                  static_cast<double>(w.waited_for_ingero.value), "ns",
+                  "ingero's own processes held a CPU that the path waited for "
+                  "during " + FormatDuration(w.waited_for_ingero) +
+                      "; not blamed on the program.");
+    if (w.facts.gpu_utilization >= 0)
+      AddEvidence(f, "gpu_utilization", w.facts.gpu_utilization, "ratio",
+                  "The driver measured a GPU utilisation of " +
+                      FormatPercent(w.facts.gpu_utilization) +
+                      " on average over the window.");
+    (void)context;
+    const std::string dump =
+        "ingero dump " +
+        (report_.facts.store_path.empty() ? "DB" : report_.facts.store_path) +
+        " --table path --from " +
+        Seconds(window.begin - report_.span.begin) + " --to " +
+        Seconds(window.end - report_.span.begin);
+    bool first = true;
+    for (Evidence& e : f->evidence) {
+      if (e.window.empty()) e.window = window;
+      if (!e.query.empty()) continue;
+      e.query = first ? ExplainQuery(window, f->pid) : dump;
+      first = false;
+    }
+  }
+
+  std::string Coverage(const Work& w) const {
+    std::string out;
+    const auto add = [&out](const std::string& text) {
+      if (!out.empty()) out += "; ";
+      out += text;
+    };
+    if (!w.facts.has_kernel) add("no scheduling data (no kernel stream)");
+    if (!report_.complete) {
+      uint64_t lost = 0;
+      for (const Loss& loss : report_.losses)
+        if (loss.severity >= 2) lost += loss.count;
+      add("incomplete: " + FormatCount(lost) +
+          " events were lost in this window");
+    }
+    return out.empty() ? "complete" : out;
+  }
+
+  void GpuBound(const Context& context, const Work& w) {
+    Finding f;
+    f.cause = "gpu-bound";
+    f.pid = report_.processes[w.facts.process].pid;
+    f.id = f.cause + "/" + std::to_string(f.pid);
+    f.severity = Severity::kInfo;
+    f.claim = "GPU-bound, not starved: " + context.ProcessName(w.facts.process) +
+              " had work on the GPU for at least " + context.Share(w.facts.busy) +
+              ". Slow synchronisations and launches are the host waiting for "
+              "it.";
+    f.confidence =
+        report_.complete ? Confidence::kHigh : Confidence::kMedium;
+    f.coverage = Coverage(w);
+    f.windows.push_back(report_.window);
+    f.timeline.push_back(
+        {TimelineLine::Layer::kCuda, Ns(0),
+         "The host waited in a synchronisation, or for a place in the full "
+         "launch queue, for " + FormatDuration(w.facts.busy) + "."});
+    AddEvidence(&f, "known_busy_ns", static_cast<double>(w.facts.busy.value),
+                "ns",
+                FormatDuration(w.facts.busy) +
+                    " in which a call waited for work that was on the GPU.");
+    Recommend(&f,
+              "Speed up the GPU work itself: profile kernels (Nsight), use "
+              "lower precision, fuse. The host is fast enough.",
+              Ns(0));
+    CommonEvidence(context, w, Tally(), &f);
+    report_.findings.push_back(std::move(f));
+  }
+
+  // Slow operations are what the user noticed; they hang on the top finding.
+  void Symptoms(const Work& w) {
+    Finding* top = nullptr;
+    const uint32_t pid = report_.processes[w.facts.process].pid;
+    for (Finding& f : report_.findings)
+      if (f.pid == pid && (top == nullptr || (top->cause != "gpu-bound" &&
+                                              f.lost > top->lost)))
+        top = &f;
+    if (top == nullptr) return;
+    for (const Operation& o : report_.operations) {
+      if (o.process != w.facts.process || o.count < 20 || o.p50 <= Ns(0) ||
+          o.func >= report_.functions.size())
+        continue;
+      const double ratio = Ratio(o.p99, o.p50);
+      if (ratio < 10 || o.p99 < kMillisecond) continue;
+      char text[32];
+      std::snprintf(text, sizeof text, "%.0fx", ratio);
+      top->symptoms.push_back(report_.functions[o.func].name + " p99=" +
+                              FormatDuration(o.p99) + " (" + text + " p50=" +
+                              FormatDuration(o.p50) + ")");
+      if (top->symptoms.size() == 5) break;
+    }
+  }
+
+  void NotEvaluatedRules() {
+    bool kernel = false;
+    for (Interval span : source_.trace().kernel_spans())
+      kernel = kernel || span.Overlaps(report_.window);
+    for (const Rule* rule : Rules()) {
+      if (std::string_view(rule->cause) == "memory-faults" && kernel &&
+          report_.facts.page_cost <= Ns(0)) {
+        report_.not_evaluated.push_back(
+            {rule->cause, "the cost of a page was not measured"});
+        continue;
+      }
+      if (rule->needs_kernel && !kernel)
+        report_.not_evaluated.push_back(
+            {rule->cause,
+             "no kernel stream: record with `sudo ingero-kprobe` beside the "
+             "program"});
+    }
+    if (work_.empty())
+      report_.not_evaluated.push_back(
+          {"gpu-bound", "no GPU work was recorded in this window"});
+    // Known by name, judged by no rule of this version.
+    for (const char* cause :
+         {"cgroup-quota", "reclaim-swap", "lazy-load-stall", "host-callback",
+          "slow-wakeup", "fork-storm", "worker-died", "gpu-shared",
+          "gpu-throttled"})
+      report_.not_evaluated.push_back({cause, "no rule in this version"});
+  }
+
+  void SortFindings() {
+    std::stable_sort(report_.findings.begin(), report_.findings.end(),
+                     [](const Finding& a, const Finding& b) {
+                       const bool bound_a = a.cause == "gpu-bound";
+                       const bool bound_b = b.cause == "gpu-bound";
+                       if (bound_a != bound_b) return bound_a;
+                       if (a.lost != b.lost) return a.lost > b.lost;
+                       return a.lost_at_most > b.lost_at_most;
+                     });
+  }
+
+  void Verdict() {
+    if (report_.feeding.empty()) {
+      report_.verdict =
+          options_.pid
+              ? "No GPU work of process " + std::to_string(*options_.pid) +
+                    " in this window."
+              : "No GPU work was recorded in this window, so there is nothing "
+                "to judge.";
+      return;
+    }
+    const Feeding& f = report_.feeding.front();
+    ProcessFacts facts;
+    facts.process = f.process;
+    const Context context(report_, facts);
+    const uint32_t pid = report_.processes[f.process].pid;
+    const Finding* top = nullptr;
+    for (const Finding& x : report_.findings)
+      if (x.pid == pid) {
+        top = &x;
+        break;
+      }
+    if (top && top->cause == "gpu-bound") {
+      report_.verdict = top->claim;
+      return;
+    }
+    std::string text = "GPU starved " + FormatDuration(f.idle_at_least) +
+                       " of " + FormatDuration(f.span);
+    if (f.idle_at_most > f.idle_at_least)
+      text = "GPU starved at least " + FormatDuration(f.idle_at_least) +
+             " and at most " + FormatDuration(f.idle_at_most) + " of " +
+             FormatDuration(f.span);
+    report_.verdict = text + ". ";
+    if (top)
+      report_.verdict += top->claim;
+    else if (Ratio(f.idle_at_least, f.span) < kMediumShare)
+      report_.verdict += "Healthy: no cause cost 1 % or more of the time.";
+    else
+      report_.verdict += "No single cause cost 1 % or more of the time.";
+  }
+
+  const ReportSource& source_;
+  const ReportOptions& options_;
+  Report report_;
+  std::vector<Work> work_;
+};
+
+}  // namespace
+
+Report BuildReport(const ReportSource& source, const ReportOptions& options) {
+  return Builder(source, options).Build();
+}
+
+}  // namespace ingero::analysis

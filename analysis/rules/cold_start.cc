@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  (void)context;
+  return cell.reason == Reason::kColdStart ? left : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "Starting up cost " + context.Lost(tally) +
+      ": context creation, module loads and first uses of kernels (" +
+      (tally.functions.empty()
+           ? std::string("no function known")
+           : context.FunctionName(Sorted(tally.functions)[0].first)) +
+      " most). It is paid once and left out of all other figures.";
+  Recommend(finding,
+            "Nothing to do for a long run. For short ones keep the process "
+            "alive between jobs, or run a small warm-up before the part that "
+            "matters.",
+            Ns(0));
+}
+
+}  // namespace
+
+const Rule kColdStartRule = {"cold-start", false,
+    Severity::kLow, Take, Describe};
+
+}  // namespace ingero::analysis

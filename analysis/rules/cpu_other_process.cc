@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  if (cell.reason != Reason::kWaitingForCpu || cell.culprit == kNone ||
+      context.IsIngero(cell.culprit) || context.InTree(cell.culprit))
+    return Ns(0);
+  return left;
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The GPU waited " + context.Lost(tally) + " because " +
+      context.Top(tally.threads, 2, tally.total()) +
+      " was ready to run while another program held the CPU (" +
+      context.Top(tally.culprits, 3, tally.total()) + ").";
+  Recommend(finding,
+            "Move that program to other CPUs or another time (taskset, "
+            "cpuset, nice), or give this one CPUs of its own.",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kCpuOtherProcessRule = {"cpu-other-process", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

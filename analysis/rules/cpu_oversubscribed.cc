@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  if (cell.reason != Reason::kWaitingForCpu || cell.culprit == kNone ||
+      context.IsIngero(cell.culprit) || !context.InTree(cell.culprit))
+    return Ns(0);
+  return left;
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The GPU waited " + context.Lost(tally) + " because " +
+      context.Top(tally.threads, 2, tally.total()) +
+      " was ready to run while the program's own threads or processes held "
+      "the CPU (" +
+      context.Top(tally.culprits, 3, tally.total()) + ").";
+  Recommend(finding,
+            "Start fewer threads: cap thread pools (OMP_NUM_THREADS, "
+            "torch.set_num_threads) and helper processes so that all of them "
+            "together fit the CPUs, or give the program more CPUs.",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kCpuOversubscribedRule = {"cpu-oversubscribed", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

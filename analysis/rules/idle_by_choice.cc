@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  return cell.reason == Reason::kSleepTimer && context.IsOwn(cell.thread) &&
+                 cell.submits
+             ? left
+             : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The program slept by its own choice for " + context.Lost(tally) +
+      ": " + context.Top(tally.threads, 1, tally.total()) +
+      ", which feeds the GPU, was in a timed sleep.";
+  Recommend(finding, "If that sleep is not wanted, remove it from the loop.",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kIdleByChoiceRule = {"idle-by-choice", true,
+    Severity::kLow, Take, Describe};
+
+}  // namespace ingero::analysis

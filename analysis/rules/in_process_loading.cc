@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  return cell.state == ThreadState::kRunning && context.IsOwn(cell.thread) &&
+                 cell.reason == Reason::kHostCode &&
+                 context.Before(cell.ended_by, CallClass::kCopy,
+                                CallClass::kCopyAsync)
+             ? left
+             : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The program prepared its data itself: " +
+      context.Top(tally.threads, 1, tally.total()) + " ran host code for " +
+      context.Lost(tally) +
+      " before copies to the GPU, which had nothing to do meanwhile. No other "
+      "process was in the way.";
+  Recommend(finding,
+            "Fetch whole batches instead of single samples: index the tensor "
+            "with the batch's indices (BatchSampler with __getitems__, or "
+            "slice it directly); keep data that fits on the GPU and index "
+            "there. Otherwise prepare batches in parallel (DataLoader "
+            "num_workers > 0, pin_memory=True, persistent_workers=True).",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kInProcessLoadingRule = {"in-process-loading", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

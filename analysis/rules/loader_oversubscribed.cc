@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  if (cell.reason != Reason::kWaitingForCpu || cell.culprit == kNone ||
+      context.IsIngero(cell.culprit) || !context.InTree(cell.culprit))
+    return Ns(0);
+  const bool supplier_waits = context.IsLoader(cell.thread);
+  const bool supplier_holds =
+      context.IsOwn(cell.thread) && context.IsLoader(cell.culprit);
+  return supplier_waits || supplier_holds ? left : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  const uint32_t cpus = context.report.facts.cpus;
+  finding->claim =
+      "The GPU waited " + context.Lost(tally) + " because " +
+      context.Top(tally.threads, 2, tally.total()) +
+      " was ready to run and had no CPU: the program's own loader held it (" +
+      context.Top(tally.culprits, 3, tally.total()) + ").";
+  Recommend(finding,
+            "Use fewer loader processes (DataLoader num_workers)" +
+                (cpus ? ": this machine has " + FormatCount(cpus) +
+                            " CPUs online, and the main thread needs one"
+                      : std::string()) +
+                ". Give each worker one thread (torch.set_num_threads(1), "
+                "OMP_NUM_THREADS=1), and make a batch cheaper: fetch it whole "
+                "by index (BatchSampler with __getitems__).",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kLoaderOversubscribedRule = {"loader-oversubscribed", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  return cell.state == ThreadState::kRunning && context.IsOwn(cell.thread) &&
+                 !cell.submits && cell.reason == Reason::kHostCode
+             ? left
+             : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The thread that feeds the GPU slept " + context.Lost(tally) +
+      " until another thread of the same process woke it: " +
+      context.Top(tally.threads, 2, tally.total()) +
+      " was running all that time, holding a lock (or Python's interpreter "
+      "lock) or preparing what was awaited.";
+  Recommend(finding,
+            "Shorten what that thread does while others wait: release the lock "
+            "earlier, move its work to another process, or use code that "
+            "releases the interpreter lock.",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kLockHeldRule = {"lock-held", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+// Below half of the time, whatever else the thread did is the cause.
+constexpr double kMinShare = 0.5;
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  // An estimate: pages times the cost of a first touch, measured by the
+  // companion. It is the cause only where it is most of the cell.
+  const Ns page_cost = context.report.facts.page_cost;
+  if (page_cost <= Ns(0) || cell.pages == 0 ||
+      cell.state != ThreadState::kRunning ||
+      cell.reason != Reason::kHostCode || context.IsIngero(cell.thread))
+    return Ns(0);
+  const Ns cost = std::min(
+      left, Ns(static_cast<int64_t>(std::min<uint64_t>(
+                   cell.pages, 1'000'000'000)) *
+               page_cost.value));
+  return Ratio(cost, cell.time) >= kMinShare ? cost : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  const std::string who =
+      tally.threads.empty() ? std::string("the program")
+                            : context.Name(Sorted(tally.threads)[0].first);
+  finding->claim =
+      who + " spent about " + context.Lost(tally) +
+      " taking new pages from the kernel (" + FormatCount(tally.pages) +
+      " pages at " + FormatDuration(context.report.facts.page_cost) +
+      " each) while the GPU waited. The time is an estimate: pages on the "
+      "critical path times the cost of a page measured on this machine.";
+  AddEvidence(finding, "pages", static_cast<double>(tally.pages), "count",
+              FormatCount(tally.pages) +
+                  " pages were allocated on the critical path.");
+  Recommend(finding,
+            "Use memory again instead of allocating it per batch: fill "
+            "preallocated (pinned) buffers, keep workers alive "
+            "(persistent_workers=True), or use an allocator that keeps freed "
+            "memory (MALLOC_TRIM_THRESHOLD_, jemalloc).",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kMemoryFaultsRule = {"memory-faults", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

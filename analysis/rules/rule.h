@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rule takes starved time from the critical path and says what it means.
+//
+// To add one: a file in this folder, a line in registry.cc, a section in
+// docs/rules.md, two folders in tests/analysis/golden (firing, near-miss).
+//
+// Rules are asked in the order of registry.cc. Each takes nanoseconds of a
+// cell that no rule before it took, so every nanosecond has one cause. A rule
+// must not look at counts or at how often something happened: only at whose
+// time it was.
+#ifndef INGERO_ANALYSIS_RULES_RULE_H_
+#define INGERO_ANALYSIS_RULES_RULE_H_
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+
+#include "analysis/report.h"
+
+namespace ingero::analysis {
+
+// One starved process, before the rules are asked.
+struct ProcessFacts {
+  ProcessIndex process = kNone;
+  Ns span;      // longest feeding span of its devices in the window
+  Ns busy;      // known, of that device
+  Ns known;     // starved for certain: path cells of certainty kKnown
+  Ns possible;  // path cells of certainty kPossible
+  std::set<ProcessIndex> on_path;  // processes that the path runs through
+  double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
+  bool has_kernel = false;         // scheduling was recorded
+};
+
+// What one rule took of one process.
+struct Tally {
+  Ns known, possible;
+  uint64_t stretches = 0;
+  uint64_t pages = 0;
+  std::map<ThreadIndex, Ns> threads;   // whose time it was
+  std::map<ThreadIndex, Ns> culprits;  // who held the CPU
+  std::map<FuncIndex, Ns> functions;
+  std::map<int16_t, Ns> syscalls;
+  std::map<int64_t, Ns> buckets;  // by kBucket of time
+  Ns total() const { return known + possible; }
+};
+inline constexpr Ns kBucket{100'000'000};
+
+// What rules may ask. All answers come from the trace.
+class Context {
+ public:
+  Context(const Report& report, const ProcessFacts& facts)
+      : report(report), facts(facts) {}
+
+  ProcessIndex ProcessOf(ThreadIndex thread) const;
+  bool IsOwn(ThreadIndex thread) const;     // of the starved process
+  bool IsWorker(ThreadIndex thread) const;  // of a descendant of it
+  bool InTree(ThreadIndex thread) const;    // own, descendant or CUDA ancestor
+  // A descendant that the path runs through: it supplies the program.
+  bool IsLoader(ThreadIndex thread) const;
+  bool IsIngero(ThreadIndex thread) const;
+  bool Descends(ProcessIndex child, ProcessIndex ancestor) const;
+  CallClass ClassOf(FuncIndex func) const;
+  bool Before(CallClass ended_by, CallClass a, CallClass b) const {
+    return ended_by == a || ended_by == b;
+  }
+
+  // "pt_data_worker/2255"; a thread other than the main one of a process:
+  // "python3/2254 (thread 2260 pin_memory)".
+  std::string Name(ThreadIndex thread) const;
+  std::string ProcessName(ProcessIndex process) const;
+  std::string FunctionName(FuncIndex func) const;
+  // "31 s (72 % of the 43 s that the program used the GPU)".
+  std::string Share(Ns time) const;
+  // The largest few by time: "a 61 %, b 20 %".
+  std::string Top(const std::map<ThreadIndex, Ns>& by, size_t count,
+                  Ns whole) const;
+  // "at least 31 s" or, where nothing is known for certain, "at most 31 s".
+  std::string Lost(const Tally& tally) const;
+
+  const Report& report;
+  const ProcessFacts& facts;
+};
+
+// Keys by falling time.
+template <typename K>
+std::vector<std::pair<K, Ns>> Sorted(const std::map<K, Ns>& by) {
+  std::vector<std::pair<K, Ns>> out(by.begin(), by.end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.second > b.second;
+  });
+  return out;
+}
+
+struct Rule {
+  const char* cause;
+  bool needs_kernel;  // can say nothing without scheduling data
+  // At most this severity, whatever the share (see docs/rules.md).
+  Severity worst;
+  // How much of `cell` (of which `left` ns no rule has taken) this is.
+  Ns (*take)(const Context& context, const PathCell& cell, Ns left);
+  // Fills claim, recommendations, rule-specific evidence. Common parts
+  // (lost time, windows, culprits, timeline, queries) are filled before.
+  void (*describe)(const Context& context, const Tally& tally,
+                   Finding* finding);
+};
+
+// In the order in which they are asked.
+std::span<const Rule* const> Rules();
+
+// Evidence without a query of its own gets the finding's.
+void AddEvidence(Finding* finding, std::string name, double value,
+                 std::string unit, std::string text);
+void Recommend(Finding* finding, std::string text, Ns gain);
+
+}  // namespace ingero::analysis
+
+#endif  // INGERO_ANALYSIS_RULES_RULE_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/rules/registry.h"
+#include "base/text.h"
+
+namespace ingero::analysis {
+namespace {
+
+Ns Take(const Context& context, const PathCell& cell, Ns left) {
+  const bool sleeps = cell.reason == Reason::kSleepTimer ||
+                      cell.reason == Reason::kSleepNetwork;
+  // The path left the program's processes: someone else's answer was awaited.
+  const bool elsewhere = cell.state == ThreadState::kRunning &&
+                         cell.reason == Reason::kHostCode &&
+                         cell.thread != kNone &&
+                         !context.InTree(cell.thread) &&
+                         !context.IsIngero(cell.thread);
+  return sleeps || elsewhere ? left : Ns(0);
+}
+
+void Describe(const Context& context, const Tally& tally,
+              Finding* finding) {
+  finding->claim =
+      "The GPU waited " + context.Lost(tally) + " for data from elsewhere: " +
+      context.Top(tally.threads, 3, tally.total()) +
+      " slept in a socket, poll or timed sleep, or answered late.";
+  Recommend(finding,
+            "Look at what it waits for (service, network, rate limit). More "
+            "requests in flight hide latency: more loader workers or a larger "
+            "prefetch_factor; CPUs are not the limit.",
+            tally.known);
+}
+
+}  // namespace
+
+const Rule kUpstreamWaitRule = {"upstream-wait", true,
+    Severity::kHigh, Take, Describe};
+
+}  // namespace ingero::analysis

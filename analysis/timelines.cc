@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timelines.h"
+
+#include <algorithm>
+
+namespace ingero::analysis {
+namespace {
+
+bool Asleep(ThreadState s) {
+  return s == ThreadState::kSleeping || s == ThreadState::kDisk ||
+         s == ThreadState::kBlocked || s == ThreadState::kStopped;
+}
+
+// Sorted, disjoint.
+std::vector<Interval> Union(std::vector<Interval> list) {
+  std::sort(list.begin(), list.end(), [](Interval a, Interval b) {
+    return a.begin < b.begin;
+  });
+  std::vector<Interval> out;
+  for (Interval i : list) {
+    if (i.empty()) continue;
+    if (!out.empty() && i.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, i.end);
+    else
+      out.push_back(i);
+  }
+  return out;
+}
+
+constexpr Ns kForever{INT64_MAX};
+
+}  // namespace
+
+uint64_t Segment::PagesIn(Ns from, Ns to) const {
+  if (pages == 0 || end <= begin || end == kForever) return 0;
+  const auto up_to = [this](Ns t) {
+    t = std::clamp(t, begin, end);
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(pages) *
+                                 static_cast<uint64_t>((t - begin).value) /
+                                 static_cast<uint64_t>((end - begin).value));
+  };
+  return up_to(to) - up_to(from);
+}
+
+Timelines::Timelines(const TraceSource& trace) : trace_(trace) {
+  const size_t threads = trace.threads().size();
+  now_.resize(threads);
+  head_.assign(threads, kNone);
+  carry_.resize(threads);
+  tail_.resize(threads);
+  flat_of_.assign(threads, kNone);
+  switched_in_.assign(threads, 0);
+
+  std::vector<Interval> unknown;
+  Ns t{INT64_MIN};
+  for (Interval span : Union(trace.kernel_spans())) {
+    unknown.push_back({t, span.begin});
+    t = span.end;
+  }
+  unknown.push_back({t, kForever});
+  for (const Loss& loss : trace.losses())
+    if (loss.kernel_side && loss.severity >= 2) {
+      // A loss without length still hides what happened at that instant.
+      unknown.push_back({loss.range.begin,
+                         std::max(loss.range.end, loss.range.begin + Ns(1))});
+    }
+  unknown_ = Union(std::move(unknown));
+}
+
+Interval Timelines::UnknownBefore(Ns t) const {
+  // First stretch that begins at or after t; the one before it may cover t-1.
+  auto it = std::lower_bound(
+      unknown_.begin(), unknown_.end(), t,
+      [](Interval i, Ns at) { return i.begin < at; });
+  if (it == unknown_.begin()) return {Ns(INT64_MIN), Ns(INT64_MIN)};
+  --it;
+  if (it->end >= t) return {it->begin, t};
+  return {it->end, it->end};
+}
+
+Timelines::CpuState& Timelines::Cpu(uint16_t cpu) {
+  if (cpu >= cpus_.size()) cpus_.resize(cpu + 1u);
+  return cpus_[cpu];
+}
+
+void Timelines::Load(Interval window) {
+  window_ = window;
+  ++window_number_;
+  for (ThreadIndex t : touched_) head_[t] = kNone;
+  touched_.clear();
+  nodes_.clear();
+  for (size_t i = 0; i < flats_used_; ++i) flat_of_[flat_threads_[i]] = kNone;
+  flat_threads_.clear();
+  flats_used_ = 0;
+  std::fill(now_.begin(), now_.end(), Now());
+  for (CpuState& c : cpus_) {
+    c.known = c.seen_in_window = false;
+    c.now = CpuSegment();
+    c.segments.clear();
+    c.hint = 0;
+  }
+  if (!has_kernel() || window.empty()) return;
+
+  // The kernel span that the window begins in, or the first one in it.
+  const std::vector<Interval>& spans = trace_.kernel_spans();
+  size_t span = 0;
+  while (span < spans.size() && spans[span].end <= window.begin) ++span;
+  if (span == spans.size() || spans[span].begin >= window.end) return;
+  span_begin_ = spans[span].begin;
+
+  Ns from = span_begin_;
+  if (span_begin_ < window.begin) {
+    auto [at, states] = trace_.StatesAt(window.begin);
+    if (!states.empty() && at >= span_begin_ && at <= window.begin) {
+      from = at;
+      for (const StateAt& s : states) {
+        if (s.thread >= now_.size()) continue;
+        now_[s.thread] = {s.since, s.state, s.cpu, s.syscall};
+        if (s.state == ThreadState::kRunning)
+          Cpu(s.cpu).now = {s.since, s.thread, false};
+      }
+      for (CpuState& c : cpus_) {  // a keyframe names all that run
+        if (c.now.thread == kNone) c.now = {at, kNone, true};
+        c.known = true;
+      }
+    }
+  }
+  // The replay up to the window leaves only states; from there on segments.
+  auto cursor = trace_.Switches({from, window.end});
+  Switch s;
+  bool emit = false;
+  const auto begin_emit = [&] {
+    emit = true;
+    for (CpuState& c : cpus_)
+      if (c.known) c.segments.push_back(c.now);
+  };
+  while (cursor->Next(&s)) {
+    ++switches_read_;
+    if (!emit && s.t >= window.begin) begin_emit();
+    while (span + 1 < spans.size() && s.t >= spans[span + 1].begin) {
+      ++span;
+      EnterSpan(span, emit);
+    }
+    Apply(s, emit);
+  }
+  if (!emit) begin_emit();
+}
+
+// Between two kernel spans nothing is known: forget all.
+void Timelines::EnterSpan(size_t span, bool emit) {
+  span_begin_ = trace_.kernel_spans()[span].begin;
+  for (ThreadIndex t = 0; t < now_.size(); ++t)
+    if (now_[t].state != ThreadState::kUnknown)
+      Change(t, ThreadState::kUnknown, span_begin_, 0, -1, emit);
+  for (CpuState& c : cpus_) {
+    c.known = false;
+    c.now = {span_begin_, kNone, false};
+    if (emit) c.segments.push_back(c.now);
+  }
+}
+
+Timelines::Node& Timelines::Head(ThreadIndex thread) {
+  if (head_[thread] == kNone) {
+    const Now& now = now_[thread];
+    Node node;
+    node.segment.begin = now.since;
+    node.segment.end = kForever;
+    node.segment.state = now.state;
+    node.segment.cpu = now.cpu;
+    node.segment.syscall = now.syscall;
+    head_[thread] = static_cast<uint32_t>(nodes_.size());
+    nodes_.push_back(node);
+    touched_.push_back(thread);
+  }
+  return nodes_[head_[thread]];
+}
+
+void Timelines::Change(ThreadIndex thread, ThreadState state, Ns t,
+                       uint16_t cpu, int16_t syscall, bool emit) {
+  if (emit) {
+    Node& head = Head(thread);
+    head.segment.end = t;
+    Node node;
+    node.segment.begin = t;
+    node.segment.end = kForever;
+    node.segment.state = state;
+    node.segment.cpu = cpu;
+    node.segment.syscall = syscall;
+    node.previous = head_[thread];
+    head_[thread] = static_cast<uint32_t>(nodes_.size());
+    nodes_.push_back(node);
+  }
+  now_[thread] = {t, state, cpu, syscall};
+}
+
+// At a thread's first switch in the window: what the older windows need.
+void Timelines::Touch(ThreadIndex thread, const Carry& carry) {
+  if (switched_in_[thread] == window_number_) return;
+  switched_in_[thread] = window_number_;
+  tail_[thread] = carry_[thread];
+  carry_[thread] = carry;
+}
+
+void Timelines::Infer(ThreadIndex thread, ThreadState state, uint16_t cpu) {
+  now_[thread] = {span_begin_, state, cpu, -1};
+  if (head_[thread] == kNone) return;
+  Segment& head = nodes_[head_[thread]].segment;
+  head.begin = span_begin_;
+  head.state = state;
+  head.cpu = cpu;
+}
+
+void Timelines::Apply(const Switch& s, bool emit) {
+  CpuState& cpu = Cpu(s.cpu);
+  if (emit && !cpu.known && !cpu.seen_in_window) {
+    cpu.first_prev = s.prev_idle ? kNone : s.prev;
+    cpu.has_first_prev = true;
+  }
+  if (emit) cpu.seen_in_window = true;
+
+  if (s.prev != kNone && !s.prev_idle && s.prev < now_.size()) {
+    if (emit) {
+      Carry c;
+      c.kind = Carry::kStops;
+      c.t = s.t;
+      c.pages = s.prev_pages;
+      c.cpu = s.cpu;
+      Touch(s.prev, c);
+    }
+    Now& now = now_[s.prev];
+    if (NeverSeen(now) && !cpu.known)
+      // Nobody was seen to start here since recording began: it ran all along.
+      Infer(s.prev, ThreadState::kRunning, s.cpu);
+    if (now.state != ThreadState::kRunning || now.cpu != s.cpu) {
+      // Its start was lost. It ran at the earliest since the CPU's last known
+      // switch; the lost stretch itself is marked unknown by its loss.
+      const Ns begin = std::max(
+          {now.since, cpu.known ? cpu.now.begin : span_begin_});
+      Change(s.prev, ThreadState::kRunning, begin, s.cpu, -1, emit);
+    }
+    if (emit) Head(s.prev).segment.pages = s.prev_pages;
+    Change(s.prev, s.prev_state, s.t, s.cpu, s.prev_syscall, emit);
+  }
+
+  if (s.next != kNone && !s.next_idle && s.next < now_.size()) {
+    if (emit) {
+      Carry c;
+      c.kind = Carry::kStarts;
+      c.t = s.t;
+      c.cpu = s.cpu;
+      c.has_wake = s.wake.has_value();
+      if (s.wake) c.wake = *s.wake;
+      c.waker = s.waker;
+      c.irq = s.wake_from_irq;
+      Touch(s.next, c);
+    }
+    Now& now = now_[s.next];
+    if (NeverSeen(now) && s.wake)
+      // Not seen since recording began, then woken: it slept all along.
+      Infer(s.next, ThreadState::kSleeping, s.cpu);
+    if (s.wake && now.state != ThreadState::kRunnable) {
+      const Ns wake = std::clamp(*s.wake, std::min(now.since, s.t), s.t);
+      if (emit) {
+        Segment& asleep = Head(s.next).segment;
+        asleep.waker = s.waker;
+        asleep.woken_by_irq = s.wake_from_irq;
+      }
+      Change(s.next, ThreadState::kRunnable, wake, s.cpu, -1, emit);
+    } else if (emit && now.state == ThreadState::kRunnable) {
+      Head(s.next).segment.cpu = s.cpu;
+    }
+    Change(s.next, ThreadState::kRunning, s.t, s.cpu, -1, emit);
+  }
+
+  cpu.known = true;
+  cpu.now = {s.t, s.next_idle ? kNone : s.next, s.next_idle};
+  if (emit) cpu.segments.push_back(cpu.now);
+}
+
+// The stretch open at the window's end, with what newer windows know of it.
+void Timelines::AppendTail(const Now& now, const Carry& carry,
+                           std::vector<Segment>* out) {
+  Segment& last = out->back();
+  if (carry.kind == Carry::kStops) {
+    if (NeverSeen(now)) {
+      last.state = ThreadState::kRunning;
+      last.begin = span_begin_;
+      last.cpu = carry.cpu;
+    }
+    if (last.state == ThreadState::kRunning) {
+      last.end = carry.t;
+      last.pages = carry.pages;
+    }
+  } else if (carry.kind == Carry::kStarts) {
+    if (NeverSeen(now) && carry.has_wake) {
+      last.state = ThreadState::kSleeping;
+      last.begin = span_begin_;
+    }
+    if (last.state == ThreadState::kRunnable) {
+      last.cpu = carry.cpu;
+    } else if (Asleep(last.state) && carry.has_wake) {
+      last.waker = carry.waker;
+      last.woken_by_irq = carry.irq;
+      const Ns wake = std::max(carry.wake, last.begin);
+      last.end = wake;
+      if (wake < window_.end) {
+        Segment runnable;
+        runnable.begin = wake;
+        runnable.end = carry.t;
+        runnable.state = ThreadState::kRunnable;
+        runnable.cpu = carry.cpu;
+        out->push_back(runnable);
+      }
+    }
+  }
+}
+
+void Timelines::Flatten(ThreadIndex thread) {
+  if (flats_used_ == flats_.size()) flats_.emplace_back();
+  Flat& flat = flats_[flats_used_];
+  flat.segments.clear();
+  const bool had_switch = switched_in_[thread] == window_number_;
+  Head(thread);
+  for (uint32_t n = head_[thread]; n != kNone; n = nodes_[n].previous)
+    flat.segments.push_back(nodes_[n].segment);
+  std::reverse(flat.segments.begin(), flat.segments.end());
+  AppendTail(now_[thread], had_switch ? tail_[thread] : carry_[thread],
+             &flat.segments);
+  flat.hint = flat.segments.size() - 1;
+  flat_of_[thread] = static_cast<uint32_t>(flats_used_++);
+  flat_threads_.push_back(thread);
+}
+
+std::span<const Segment> Timelines::Of(ThreadIndex thread) {
+  if (thread >= flat_of_.size()) return {};
+  if (flat_of_[thread] == kNone) Flatten(thread);
+  return flats_[flat_of_[thread]].segments;
+}
+
+const Segment* Timelines::Before(ThreadIndex thread, Ns t) {
+  const std::span<const Segment> list = Of(thread);
+  if (list.empty()) return nullptr;
+  size_t& hint = flats_[flat_of_[thread]].hint;
+  // Walks go back in time: the hint or its neighbour is right nearly always.
+  size_t i = hint;
+  if (list[i].begin >= t && i > 0 && list[i - 1].begin < t) {
+    --i;
+  } else if (list[i].begin >= t || (i + 1 < list.size() &&
+                                    list[i + 1].begin < t)) {
+    auto it = std::lower_bound(
+        list.begin(), list.end(), t,
+        [](const Segment& s, Ns at) { return s.begin < at; });
+    if (it == list.begin()) return nullptr;
+    i = static_cast<size_t>(it - list.begin()) - 1;
+  }
+  hint = i;
+  return &list[i];
+}
+
+size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
+  CpuState& c = cpus_[cpu];
+  const std::vector<CpuSegment>& list = c.segments;
+  if (list.empty()) return SIZE_MAX;
+  auto it = std::lower_bound(
+      list.begin(), list.end(), t,
+      [](const CpuSegment& s, Ns at) { return s.begin < at; });
+  return static_cast<size_t>(it - list.begin()) - 1;  // SIZE_MAX: before all
+}
+
+CpuSegment Timelines::CpuPrehistory(uint16_t cpu) const {
+  const CpuState& c = cpus_[cpu];
+  CpuSegment s;
+  s.begin = span_begin_;
+  if (c.has_first_prev) {
+    s.thread = c.first_prev;
+    s.idle = c.first_prev == kNone;
+  }
+  return s;
+}
+
+}  // namespace ingero::analysis

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every thread and CPU did in one window, from a keyframe and the
+// context switches.
+//
+// Windows are loaded from the newest to the oldest. Some facts about a window
+// are known only from a later switch: when a thread that slept across the
+// window's end was woken, on which CPU a waiting thread ran at last, how many
+// pages a running thread had taken when it stopped. They are carried over from
+// the window loaded before ("carry"), so that the answer is the same for any
+// choice of windows.
+//
+// Units:      times are Ns, intervals half-open.
+// Memory:     one window's switches; arenas are reused.
+// Invariants: (1) segments of a thread are sorted and do not overlap.
+//             (2) the last segment of a thread reaches the window's end.
+// Budget:     about 50 ns a switch, no allocation in steady state
+//             (tests/analysis/attribution_speed_test.cc prints it).
+#ifndef INGERO_ANALYSIS_TIMELINES_H_
+#define INGERO_ANALYSIS_TIMELINES_H_
+
+#include <span>
+#include <vector>
+
+#include "analysis/trace.h"
+
+namespace ingero::analysis {
+
+// One stretch in one state. `begin` may lie before the window.
+struct Segment {
+  Ns begin;
+  Ns end;
+  ThreadIndex waker = kNone;  // asleep: who ended the sleep
+  uint64_t pages = 0;         // running: allocated over [begin, end)
+  int16_t syscall = -1;       // asleep in
+  uint16_t cpu = 0;  // running on; runnable: the CPU that it ran on at last
+  ThreadState state = ThreadState::kUnknown;
+  bool woken_by_irq = false;
+
+  // Pages of [from, to), in proportion; sums are exact over any partition.
+  uint64_t PagesIn(Ns from, Ns to) const;
+};
+
+// Who ran on a CPU from `begin` on.
+struct CpuSegment {
+  Ns begin;
+  ThreadIndex thread = kNone;  // kNone: idle or not known
+  bool idle = false;
+};
+
+class Timelines {
+ public:
+  explicit Timelines(const TraceSource& trace);
+
+  // REQUIRES: window.end <= begin of the window loaded before.
+  void Load(Interval window);
+  Interval window() const { return window_; }
+
+  // Newest first query is as cheap as any: the thread's segments, sorted.
+  std::span<const Segment> Of(ThreadIndex thread);
+  // The segment that covers the instant just before t, or nullptr.
+  const Segment* Before(ThreadIndex thread, Ns t);
+
+  // Calls f(CpuSegment, Interval) from the newest to the oldest part of
+  // `range`, which it covers without gaps.
+  template <typename F>
+  void ForHolders(uint16_t cpu, Interval range, F f) {
+    range = range.Clip(window_);
+    const std::vector<CpuSegment>* list =
+        cpu < cpus_.size() ? &cpus_[cpu].segments : nullptr;
+    size_t i = list ? CpuIndexBefore(cpu, range.end) : 0;
+    Ns t = range.end;
+    while (t > range.begin) {
+      if (list == nullptr || i == SIZE_MAX) {
+        CpuSegment unknown;
+        if (list) unknown = CpuPrehistory(cpu);
+        f(unknown, Interval{range.begin, t});
+        return;
+      }
+      const CpuSegment& s = (*list)[i];
+      const Ns low = std::max(range.begin, s.begin);
+      if (low < t) f(s, Interval{low, t});
+      t = low;
+      --i;  // wraps to SIZE_MAX: before the first
+    }
+  }
+
+  // The stretch without scheduling data that covers the instant just before
+  // t, else an empty interval whose end is where the newest such stretch
+  // before t ends (so [end, t) is known).
+  Interval UnknownBefore(Ns t) const;
+  bool has_kernel() const { return !trace_.kernel_spans().empty(); }
+
+  uint64_t switches_read() const { return switches_read_; }
+
+ private:
+  struct Now {
+    Ns since{INT64_MIN};
+    ThreadState state = ThreadState::kUnknown;
+    uint16_t cpu = 0;
+    int16_t syscall = -1;
+  };
+  // What the newer windows know about a thread at this window's end.
+  struct Carry {
+    enum Kind : uint8_t { kNothing, kStops, kStarts } kind = kNothing;
+    bool has_wake = false, irq = false;
+    uint16_t cpu = 0;
+    ThreadIndex waker = kNone;
+    Ns t;     // of the switch
+    Ns wake;
+    uint64_t pages = 0;
+  };
+  struct Node {
+    Segment segment;
+    uint32_t previous = kNone;  // node of the same thread
+  };
+  struct CpuState {
+    bool known = false;  // a switch or a keyframe told who runs
+    bool seen_in_window = false;
+    CpuSegment now;
+    ThreadIndex first_prev = kNone;  // carry: who ran before all known switches
+    bool has_first_prev = false;
+    std::vector<CpuSegment> segments;
+    size_t hint = 0;
+  };
+
+  void Apply(const Switch& s, bool emit);
+  void EnterSpan(size_t span, bool emit);
+  // Closes the thread's current stretch at t and opens the next one.
+  void Change(ThreadIndex thread, ThreadState state, Ns t, uint16_t cpu,
+              int16_t syscall, bool emit);
+  Node& Head(ThreadIndex thread);
+  void Touch(ThreadIndex thread, const Carry& carry);
+  // No data about the thread since the kernel span began.
+  bool NeverSeen(const Now& now) const {
+    return now.state == ThreadState::kUnknown && now.since <= span_begin_;
+  }
+  void Infer(ThreadIndex thread, ThreadState state, uint16_t cpu);
+  void Flatten(ThreadIndex thread);
+  void AppendTail(const Now& now, const Carry& carry,
+                  std::vector<Segment>* out);
+  CpuState& Cpu(uint16_t cpu);
+  size_t CpuIndexBefore(uint16_t cpu, Ns t);
+  CpuSegment CpuPrehistory(uint16_t cpu) const;
+
+  const TraceSource& trace_;
+  std::vector<Interval> unknown_;  // sorted, disjoint
+  Interval window_;
+  Ns span_begin_;  // of the kernel span that the replay is in
+  std::vector<Now> now_;
+  std::vector<uint32_t> head_;        // newest node of a thread, kNone
+  std::vector<ThreadIndex> touched_;  // threads with nodes
+  std::vector<uint32_t> switched_in_;  // number of the last window with one
+  uint32_t window_number_ = 0;
+  std::vector<Carry> carry_, tail_;   // for older windows; for this one
+  std::vector<Node> nodes_;
+  std::vector<CpuState> cpus_;
+  // Flattened on demand.
+  struct Flat {
+    std::vector<Segment> segments;
+    size_t hint = 0;
+  };
+  std::vector<uint32_t> flat_of_;  // index into flats_, kNone
+  std::vector<ThreadIndex> flat_threads_;
+  std::vector<Flat> flats_;
+  size_t flats_used_ = 0;
+  uint64_t switches_read_ = 0;
+};
+
+}  // namespace ingero::analysis
+
+#endif  // INGERO_ANALYSIS_TIMELINES_H_
