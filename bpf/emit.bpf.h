@@ -5,10 +5,10 @@
  * Every object declares all maps; the companion creates each once and hands
  * the same one to all objects (kernel_probe/loader.cc).
  *
- * Task storage is created in process context only (on_task_newtask and the
- * iterator dump_tasks). The programs under sched_switch and sched_waking hold
- * scheduler locks; there an allocation could wake kswapd and deadlock before
- * Linux 6.4, so they look up and count what they do not find.
+ * Task storage is created in process context (on_task_newtask and the iterator
+ * dump_tasks). The programs under sched_switch and sched_waking hold scheduler
+ * locks; there an allocation could wake kswapd and deadlock before Linux 6.4,
+ * so they create only where it is safe, and count what they do not find.
  */
 #ifndef INGERO_BPF_EMIT_H
 #define INGERO_BPF_EMIT_H
@@ -95,10 +95,23 @@ static __always_inline void count_loss(struct ingero_cpu_state *cpu, int slot,
 	__sync_fetch_and_add(&c->count, 1);
 }
 
-static __always_inline void count_missing_storage(void)
+/* Storage of a task, from a program that may hold any lock. */
+static __always_inline struct ingero_task_state *
+task_storage(struct task_struct *task)
 {
-	count_loss(this_cpu_state(), INGERO_CPU_LOST_STORAGE,
-		   bpf_ktime_get_ns());
+	struct ingero_task_state *s;
+	u64 create = 0;
+
+	if (bpf_core_field_exists(struct bpf_local_storage_map___selem_ma,
+				  selem_ma) ||
+	    bpf_core_field_exists(struct bpf_local_storage_map___nolock,
+				  use_kmalloc_nolock))
+		create = BPF_LOCAL_STORAGE_GET_F_CREATE;
+	s = bpf_task_storage_get(&task_states, task, 0, create);
+	if (!s)
+		count_loss(this_cpu_state(), INGERO_CPU_LOST_STORAGE,
+			   bpf_ktime_get_ns());
+	return s;
 }
 
 /* pid of `task` in its innermost namespace. */

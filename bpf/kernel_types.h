@@ -111,8 +111,21 @@ enum cgroup_subsys_id {
 	cpu_cgrp_id = 1, /* the real value comes from BTF */
 };
 
+/* 6.4 gave task storage an allocator that is safe under any lock
+ * (08a7ce384e33); newer kernels have another one. */
+struct bpf_mem_alloc___any {
+	char any;
+};
+
+struct bpf_local_storage_map___selem_ma {
+	struct bpf_mem_alloc___any selem_ma;
+};
+
+struct bpf_local_storage_map___nolock {
+	bool use_kmalloc_nolock;
+};
+
 struct page;
-struct linux_binprm;
 struct seq_file;
 
 struct bpf_iter_meta {

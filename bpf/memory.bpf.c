@@ -16,11 +16,9 @@ int BPF_PROG(on_mm_page_alloc, struct page *page, unsigned int order)
 
 	if (!page || !task->pid)
 		return 0;
-	s = bpf_task_storage_get(&task_states, task, 0, 0);
-	if (!s) {
-		count_missing_storage();
+	s = task_storage(task);
+	if (!s)
 		return 0;
-	}
 	s->pages += 1U << (order & 31);
 	if (order >= LARGE_ORDER)
 		s->large_allocs++;

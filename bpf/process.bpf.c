@@ -101,9 +101,8 @@ int dump_tasks(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	if (!bpf_task_storage_get(&task_states, task, 0,
-				  BPF_LOCAL_STORAGE_GET_F_CREATE))
-		count_missing_storage();
+	bpf_task_storage_get(&task_states, task, 0,
+			     BPF_LOCAL_STORAGE_GET_F_CREATE);
 	fill_task(&e, task, INGERO_TASK_EVENT_EXISTING, NULL);
 	bpf_seq_write(ctx->meta->seq, &e, sizeof(e));
 	return 0;

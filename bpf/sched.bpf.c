@@ -81,17 +81,12 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 		state = task_state(prev);
 
 	if (prev->pid) {
-		p = bpf_task_storage_get(&task_states, prev, 0, 0);
+		p = task_storage(prev);
 		if (p)
 			p->left_runnable = !state;
-		else
-			count_loss(counters, INGERO_CPU_LOST_STORAGE, now);
 	}
-	if (next->pid) {
-		n = bpf_task_storage_get(&task_states, next, 0, 0);
-		if (!n)
-			count_loss(counters, INGERO_CPU_LOST_STORAGE, now);
-	}
+	if (next->pid)
+		n = task_storage(next);
 
 	ring = bpf_map_lookup_elem(&switch_rings, &cpu);
 	e = ring ? bpf_ringbuf_reserve(ring, sizeof(*e), 0) : NULL;
@@ -167,13 +162,10 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 static __always_inline int store_wake(struct task_struct *task,
 				      struct task_struct *waker, u16 flags)
 {
-	struct ingero_task_state *s;
+	struct ingero_task_state *s = task_storage(task);
 
-	s = bpf_task_storage_get(&task_states, task, 0, 0);
-	if (!s) {
-		count_missing_storage();
+	if (!s)
 		return 0;
-	}
 	s->wake_ns = bpf_ktime_get_ns();
 	s->wake_flags = flags;
 	if (flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)) {

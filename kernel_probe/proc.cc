@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_probe/proc.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <memory>
+#include <unordered_set>
 
 #include "base/file.h"
+#include "kernel_probe/clock.h"
 
 namespace ingero::kernel_probe {
 namespace {
@@ -28,6 +33,16 @@ std::optional<uint64_t> Number(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return std::nullopt;
   return value;
+}
+
+std::vector<uint64_t> NumberedEntries(const std::string& path) {
+  std::vector<uint64_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(path.c_str()),
+                                                closedir);
+  if (!dir) return numbers;
+  while (const dirent* entry = readdir(dir.get()))
+    if (const auto n = Number(entry->d_name)) numbers.push_back(*n);
+  return numbers;
 }
 
 }  // namespace
@@ -94,20 +109,89 @@ Memory ParseMemory(std::string_view text) {
   return m;
 }
 
-std::optional<uint64_t> ParseStartTicks(std::string_view text) {
+std::optional<TaskStat> ParseTaskStat(std::string_view text) {
   // The name may hold blanks and parentheses; fields count from its end.
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 2 > text.size())
+  const size_t name = text.find('('), name_end = text.rfind(')');
+  if (name == std::string_view::npos || name_end == std::string_view::npos ||
+      name_end < name || name_end + 2 > text.size())
     return std::nullopt;
+  TaskStat stat;
+  stat.comm = text.substr(name + 1, name_end - name - 1);
   text.remove_prefix(name_end + 2);
-  for (int field = 3; field < 22; ++field) Cut(&text, ' ');
-  return Number(text);
+  Cut(&text, ' ');  // state
+  const auto parent = Number(Cut(&text, ' '));
+  for (int field = 5; field < 22; ++field) Cut(&text, ' ');
+  const auto start = Number(text);
+  if (!parent || !start) return std::nullopt;
+  stat.parent_pid = static_cast<uint32_t>(*parent);
+  stat.start_ticks = *start;
+  return stat;
 }
 
-std::optional<uint64_t> StartTicks(uint32_t pid) {
+std::optional<TaskStat> ReadTaskStat(uint32_t pid) {
   auto text = ReadWholeFile("/proc/" + std::to_string(pid) + "/stat");
   if (!text.ok()) return std::nullopt;
-  return ParseStartTicks(*text);
+  return ParseTaskStat(*text);
+}
+
+std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid) {
+  auto text = ReadWholeFile("/proc/" + std::to_string(pid) + "/task/" +
+                            std::to_string(tid) + "/stat");
+  if (!text.ok()) return std::nullopt;
+  return ParseTaskStat(*text);
+}
+
+NamespacePids ParseNamespacePids(std::string_view status) {
+  NamespacePids pids;
+  while (!status.empty()) {
+    std::string_view line = Cut(&status, '\n');
+    const std::string_view key = Cut(&line, ':');
+    if (key != "NSpid" && key != "NStgid") continue;
+    line.remove_prefix(std::min(line.find_last_of("\t ") + 1, line.size()));
+    const auto number = static_cast<uint32_t>(Number(line).value_or(0));
+    (key == "NSpid" ? pids.tid : pids.tgid) = number;
+  }
+  return pids;
+}
+
+void AddTasksOfProc(std::vector<ingero_ring_task>* tasks) {
+  std::unordered_set<uint32_t> known;
+  for (const ingero_ring_task& t : *tasks) known.insert(t.tid);
+  const uint64_t ns_per_tick =
+      kNsPerS / static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  for (const uint64_t tgid : NumberedEntries("/proc")) {
+    const std::string folder = "/proc/" + std::to_string(tgid);
+    std::optional<TaskStat> leader;
+    struct stat ns {};
+    for (const uint64_t tid : NumberedEntries(folder + "/task")) {
+      if (known.contains(static_cast<uint32_t>(tid))) continue;
+      if (!leader) {
+        leader = ReadTaskStat(static_cast<uint32_t>(tgid));
+        if (!leader) break;
+        if (stat((folder + "/ns/pid").c_str(), &ns) != 0) ns.st_ino = 0;
+      }
+      const auto task = ReadTaskStat(static_cast<uint32_t>(tgid),
+                                     static_cast<uint32_t>(tid));
+      if (!task) continue;
+      auto status = ReadWholeFile(folder + "/task/" + std::to_string(tid) +
+                                  "/status");
+      const NamespacePids inner =
+          ParseNamespacePids(status.ok() ? std::string_view(*status) : "");
+      ingero_ring_task e{};
+      e.kind = INGERO_RING_TASK;
+      e.event = INGERO_TASK_EVENT_EXISTING;
+      e.t_ns = NowNs();
+      e.tid = static_cast<uint32_t>(tid);
+      e.tgid = static_cast<uint32_t>(tgid);
+      e.parent_tid = e.parent_tgid = tid == tgid ? task->parent_pid : e.tgid;
+      e.start_ns = leader->start_ticks * ns_per_tick;
+      e.ns_tid = inner.tid;
+      e.ns_tgid = inner.tgid;
+      e.pid_namespace = ns.st_ino;
+      task->comm.copy(e.comm, sizeof(e.comm) - 1);
+      tasks->push_back(e);
+    }
+  }
 }
 
 std::string CommandText(std::string_view cmdline) {
@@ -130,9 +214,10 @@ std::string ExeAndCommand(uint32_t pid, uint64_t start_ns) {
   }
   if (exe_size <= 0 && cmdline.empty()) return {};
   // Checked after reading: a pid reused meanwhile fails this.
-  const auto ticks = StartTicks(pid);
+  const auto stat = ReadTaskStat(pid);
   const auto ticks_per_s = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  if (!ticks || *ticks != start_ns / (kNsPerS / ticks_per_s)) return {};
+  if (!stat || stat->start_ticks != start_ns / (kNsPerS / ticks_per_s))
+    return {};
   std::string text;
   if (exe_size > 0) text.assign(exe, static_cast<size_t>(exe_size));
   text += '\0';

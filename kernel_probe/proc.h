@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "wire/wire.h"
+
 namespace ingero::kernel_probe {
 
 // /proc/stat. Times in ns since boot, guest time within busy.
@@ -38,9 +40,27 @@ struct Memory {
 };
 Memory ParseMemory(std::string_view text);
 
-// Field 22 of /proc/PID/stat, whatever the name in field 2 holds.
-std::optional<uint64_t> ParseStartTicks(std::string_view text);
-std::optional<uint64_t> StartTicks(uint32_t pid);
+// /proc/PID/stat, whatever the name in its second field holds.
+struct TaskStat {
+  std::string comm;
+  uint32_t parent_pid;
+  uint64_t start_ticks;
+};
+std::optional<TaskStat> ParseTaskStat(std::string_view text);
+// Of a process, or of one of its threads (pid, tid).
+std::optional<TaskStat> ReadTaskStat(uint32_t pid);
+std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid);
+
+// NSpid and NStgid of /proc/PID/status: the innermost, i.e. last, number.
+struct NamespacePids {
+  uint32_t tid = 0, tgid = 0;
+};
+NamespacePids ParseNamespacePids(std::string_view status);
+
+// Adds the tasks of /proc that `tasks` lacks: all of them where the iterator
+// could not be loaded, else the few that it does not show. Their start times
+// are in steps of a clock tick (10 ms), their cgroup is not known.
+void AddTasksOfProc(std::vector<ingero_ring_task>* tasks);
 
 // exe NUL cmdline, arguments separated by 0x1f; as much as can be read.
 // Nothing where `pid` is no longer the process that started at `start_ns`

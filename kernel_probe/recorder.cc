@@ -25,6 +25,7 @@
 #include "kernel_probe/losses.h"
 #include "kernel_probe/output.h"
 #include "kernel_probe/preflight.h"
+#include "kernel_probe/proc.h"
 #include "kernel_probe/sampler.h"
 #include "kernel_probe/stream_writer.h"
 #include "kernel_probe/task_log.h"
@@ -137,6 +138,7 @@ class Recorder {
   std::vector<ingero_ring_task> early_;  // task events before TaskLog runs
   bool early_phase_ = true;
   uint64_t begin_ns_ = 0;
+  double begin_cpu_s_ = 0;  // spent on loading
   uint64_t missed_ = 0, missed_polled_ns_ = 0;
   // Of the status line.
   bool live_ = false;
@@ -185,6 +187,7 @@ Status Recorder::Start() {
   begin_ns_ = missed_polled_ns_ = NowNs();
   INGERO_RETURN_IF_ERROR(loader_->AttachTaskProbes());
   std::vector<ingero_ring_task> existing = loader_->DumpTasks();
+  AddTasksOfProc(&existing);
   drain_->Consume();
   INGERO_RETURN_IF_ERROR(loader_->AttachScheduler());
 
@@ -204,6 +207,7 @@ Status Recorder::Start() {
     if (!ready.ok()) return Status(ready.status()).In("--ready-file");
   }
   std::fprintf(stderr, "recording\n");
+  begin_cpu_s_ = CpuSeconds();
   if (setpriority(PRIO_PROCESS, 0, kReaderNice) != 0) {
     // Without it a starved reader loses sooner, and counts it.
   }
@@ -302,7 +306,7 @@ Status Recorder::Finish() {
       FormatCount(tasks_->written()).c_str(), seconds,
       FormatCount(losses_.events() + writer_->rows_failed()).c_str(),
       FormatBytes(writer_->bytes_written()).c_str(),
-      FormatPercent(CpuSeconds() / seconds).c_str(), output_.path.c_str());
+      FormatPercent((CpuSeconds() - begin_cpu_s_) / seconds).c_str(), output_.path.c_str());
   Say(line);
   for (const auto& [loss, count] : losses_.totals())
     std::fprintf(stderr, "ingero-kprobe: %s times: %s\n",

@@ -47,7 +47,7 @@ ingero_stream_header MakeStreamHeader() {
   h.parent_pid = static_cast<uint32_t>(getppid());
   h.uid = getuid();
   h.clock_ticks_per_s = static_cast<uint32_t>(sysconf(_SC_CLK_TCK));
-  if (auto ticks = StartTicks(h.pid)) h.start_clock_ticks = *ticks;
+  if (auto own = ReadTaskStat(h.pid)) h.start_clock_ticks = own->start_ticks;
   struct stat st;
   if (stat("/proc/self/ns/pid", &st) == 0) h.pid_namespace = st.st_ino;
   std::snprintf(h.comm, sizeof(h.comm), "ingero-kprobe");

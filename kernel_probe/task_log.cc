@@ -56,8 +56,11 @@ void TaskLog::Run() {
   ingero_ring_task events[64];
   for (;;) {
     const bool last = finish_;
-    const size_t n = queue_.wait_dequeue_bulk_timed(
-        events, std::size(events), std::chrono::nanoseconds(kFlushNs));
+    const size_t n =
+        last ? queue_.try_dequeue_bulk(events, std::size(events))
+             : queue_.wait_dequeue_bulk_timed(
+                   events, std::size(events),
+                   std::chrono::nanoseconds(kFlushNs));
     for (size_t i = 0; i < n; ++i) Append(events[i]);
     const uint64_t now = NowNs();
     if (rows_.size() >= kBlockRows || now - flushed_ns >= kFlushNs) {
