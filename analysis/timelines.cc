@@ -116,12 +116,10 @@ void Timelines::Load(Interval window) {
       for (const StateAt& s : states) {
         if (s.thread >= now_.size()) continue;
         now_[s.thread] = {s.since, s.state, s.cpu, s.syscall};
-        if (s.state == ThreadState::kRunning)
-          Cpu(s.cpu).now = {s.since, s.thread, false};
-      }
-      for (CpuState& c : cpus_) {  // a keyframe names all that run
-        if (c.now.thread == kNone) c.now = {at, kNone, true};
-        c.known = true;
+        if (s.state != ThreadState::kRunning) continue;
+        // Any other CPU is idle, or runs a thread that never switched.
+        Cpu(s.cpu).now = {s.since, s.thread, false};
+        Cpu(s.cpu).known = true;
       }
     }
   }

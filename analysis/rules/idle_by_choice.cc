@@ -25,6 +25,6 @@ void Describe(const Context& context, const Tally& tally,
 }  // namespace
 
 const Rule kIdleByChoiceRule = {"idle-by-choice", true,
-    Severity::kLow, Take, Describe};
+    Severity::kMedium, Take, Describe};
 
 }  // namespace ingero::analysis
