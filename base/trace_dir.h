@@ -8,6 +8,7 @@
 #ifndef INGERO_BASE_TRACE_DIR_H_
 #define INGERO_BASE_TRACE_DIR_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
