@@ -35,7 +35,7 @@ constexpr NetworkFs kNetworkFs[] = {
     {0x00006969, "NFS"},    {0x0000517b, "SMB"},    {0xfe534d42, "SMB"},
     {0xff534d42, "CIFS"},   {0x65735546, "FUSE"},   {0x0bd00bd0, "Lustre"},
     {0x47504653, "GPFS"},   {0x00c36400, "Ceph"},   {0x5346414f, "AFS"},
-    {0x01021997, "9p"},     {0x19830326, "BeeGFS"}, {0x7461636f, "OCFS2"},
+    {0x01021997, "9p"},     {0x19830326, "BeeGFS"}, {0xaad7aaea, "PanFS"},
 };
 
 std::string Environment(const char* name) {
@@ -68,10 +68,8 @@ const char* NetworkFsName(std::string path) {
   struct statfs fs;
   while (statfs(path.c_str(), &fs) != 0) {
     if (errno == EINTR) continue;
-    if (errno != ENOENT || path.size() <= 1) return nullptr;
-    const size_t slash = path.rfind('/');
-    path = slash == 0 || slash == std::string::npos ? "/"
-                                                    : path.substr(0, slash);
+    if (path.size() <= 1) return nullptr;
+    path.resize(std::max<size_t>(1, path.rfind('/')));
   }
   for (const NetworkFs& network : kNetworkFs)
     if (static_cast<uint32_t>(fs.f_type) == network.magic) return network.name;
