@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/cuda_ingest.h"
+
+#include <algorithm>
+#include <bitset>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/histogram.h"
+#include "base/tables.h"
+#include "merge/memory_ranges.h"
+
+namespace ingero::merge {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr size_t kBlockRows = 8192;
+
+// The value of the first word with this meaning, or nullptr.
+const uint64_t* WordOf(const WireFunction& f, const WireCall& call,
+                       ingero_word word) {
+  for (size_t i = 0; i < call.words_used; ++i)
+    if (f.words[i] == word) return &call.words[i];
+  return nullptr;
+}
+
+// Follows allocations, and says what a copy's host side is.
+class CopyJudge {
+ public:
+  // Flags that the call gets: resolved direction and kind of host memory.
+  uint64_t Judge(const WireFunction& f, const WireCall& call) {
+    uint64_t flags = call.flags;
+    if (call.result != 0 || call.no_end) return flags;
+    const uint64_t* address = WordOf(f, call, INGERO_WORD_ADDRESS);
+    const uint64_t* bytes = WordOf(f, call, INGERO_WORD_BYTES);
+    switch (f.call_class) {
+      case INGERO_CLASS_ALLOC_HOST:
+        if (address && bytes) ranges_.Add(*address, *bytes, MemoryKind::kPinned);
+        break;
+      case INGERO_CLASS_ALLOC:
+      case INGERO_CLASS_ALLOC_ASYNC:
+        if (address && bytes) ranges_.Add(*address, *bytes, MemoryKind::kDevice);
+        break;
+      case INGERO_CLASS_ALLOC_MANAGED:
+        if (address && bytes)
+          ranges_.Add(*address, *bytes, MemoryKind::kManaged);
+        break;
+      case INGERO_CLASS_FREE:
+      case INGERO_CLASS_FREE_ASYNC:
+      case INGERO_CLASS_FREE_HOST:
+        if (address) ranges_.Remove(*address);
+        break;
+      case INGERO_CLASS_COPY:
+      case INGERO_CLASS_COPY_ASYNC:
+        flags = JudgeCopy(f, call);
+        break;
+      default:
+        break;
+    }
+    return flags;
+  }
+
+ private:
+  uint64_t JudgeCopy(const WireFunction& f, const WireCall& call) const {
+    constexpr uint64_t kMask = 7u << INGERO_CALL_DIRECTION_SHIFT;
+    uint64_t flags = call.flags;
+    uint64_t direction = (flags & kMask) >> INGERO_CALL_DIRECTION_SHIFT;
+    const uint64_t* dst = WordOf(f, call, INGERO_WORD_DST);
+    const uint64_t* src = WordOf(f, call, INGERO_WORD_SRC);
+    const MemoryKind* dst_kind = dst ? ranges_.Find(*dst) : nullptr;
+    const MemoryKind* src_kind = src ? ranges_.Find(*src) : nullptr;
+    const auto device = [](const MemoryKind* k) {
+      return k != nullptr && *k == MemoryKind::kDevice;
+    };
+    if ((direction == INGERO_COPY_DEFAULT ||
+         direction == INGERO_COPY_UNKNOWN) &&
+        dst && src) {
+      // With one side on the device and the other not known to be, the other
+      // is the host: device memory is only had through calls that are seen.
+      if (device(dst_kind) && device(src_kind))
+        direction = INGERO_COPY_D2D;
+      else if (device(dst_kind))
+        direction = INGERO_COPY_H2D;
+      else if (device(src_kind))
+        direction = INGERO_COPY_D2H;
+      flags = (flags & ~kMask) | direction << INGERO_CALL_DIRECTION_SHIFT;
+    }
+    const uint64_t* host = direction == INGERO_COPY_H2D   ? src
+                           : direction == INGERO_COPY_D2H ? dst
+                                                          : nullptr;
+    if (host == nullptr) return flags;
+    const MemoryKind* kind = host == src ? src_kind : dst_kind;
+    if (kind == nullptr) return flags | call_table::kHostPageable;
+    if (*kind == MemoryKind::kPinned) return flags | call_table::kHostPinned;
+    return flags;  // managed: neither
+  }
+
+  MemoryRanges ranges_;
+};
+
+// Calls of one second, by function.
+class Summary {
+ public:
+  Summary(StoreWriter* writer, uint32_t process)
+      : writer_(writer), process_(process) {
+    rows_.schema = &op_summary_table::kSchema;
+  }
+
+  struct Totals {
+    uint64_t calls = 0, total = 0, outermost = 0, max = 0, first_uses = 0,
+             first_use_ns = 0, errors = 0, bytes = 0;
+    Histogram histogram;
+  };
+
+  Status Add(uint32_t func, int64_t begin, uint64_t duration, bool outermost,
+             bool first_use, bool error, uint64_t bytes) {
+    const int64_t second = begin / kSecondNs * kSecondNs;
+    if (second > second_) {
+      INGERO_RETURN_IF_ERROR(Flush());
+      second_ = second;
+    }
+    Totals& t = totals_[func];
+    if (first_use) {
+      ++t.first_uses;
+      t.first_use_ns += duration;
+    } else {
+      ++t.calls;
+      t.total += duration;
+      if (outermost) t.outermost += duration;
+      t.max = std::max(t.max, duration);
+      t.histogram.Add(duration);
+    }
+    if (error) ++t.errors;
+    t.bytes += bytes;
+    return {};
+  }
+
+  Status Flush() {
+    for (auto& [func, t] : totals_) {
+      const uint64_t row[] = {static_cast<uint64_t>(second_), func, t.calls,
+                              t.total, t.outermost, t.max, t.first_uses,
+                              t.first_use_ns, t.errors, t.bytes};
+      static_assert(std::size(row) == op_summary_table::kCount);
+      rows_.Append(row, t.histogram.Serialize());
+    }
+    totals_.clear();
+    return rows_.size() >= kBlockRows / 4 ? Finish() : Status();
+  }
+  Status Finish() { return writer_->PutRows(&rows_, process_); }
+
+ private:
+  StoreWriter* writer_;
+  uint32_t process_;
+  Rows rows_;
+  int64_t second_ = INT64_MIN;
+  std::map<uint32_t, Totals> totals_;
+};
+
+// Calls come nearly in order; within a block they are in order.
+void SortCalls(Rows* rows) {
+  const auto before = [&](size_t a, size_t b) {
+    const auto key = [&](size_t r) {
+      return std::tuple(static_cast<int64_t>(rows->at(r, call_table::kT)),
+                        rows->at(r, call_table::kDepth));
+    };
+    return key(a) < key(b);
+  };
+  bool sorted = true;
+  for (size_t r = 1; sorted && r < rows->size(); ++r)
+    sorted = !before(r, r - 1);
+  if (sorted) return;
+  std::vector<size_t> order(rows->size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), before);
+  Rows out;
+  out.schema = rows->schema;
+  out.values.reserve(rows->values.size());
+  for (size_t r : order) out.Append(rows->row(r));
+  *rows = std::move(out);
+}
+
+}  // namespace
+
+uint32_t FunctionTable::Index(const WireFunction& f) {
+  const auto [it, added] = index_.try_emplace(
+      {f.name, f.layer, f.call_class, f.words},
+      static_cast<uint32_t>(functions_.size()));
+  if (added) functions_.push_back(f);
+  return it->second;
+}
+
+Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& target,
+                             FunctionTable* functions, Lives* lives,
+                             StoreWriter* writer,
+                             const std::function<void(uint64_t)>& progress) {
+  // Stream-local id -> what it means.
+  std::vector<uint32_t> index(UINT16_MAX + 1, analysis::kNone);
+  std::vector<WireFunction> local(UINT16_MAX + 1);
+  const auto function = [&](uint16_t id) -> const WireFunction& {
+    if (index[id] == analysis::kNone) {
+      const auto it = stream.functions().find(id);
+      if (it != stream.functions().end())
+        local[id] = it->second;
+      else
+        local[id].name = "function#" + std::to_string(id);  // name was lost
+      index[id] = functions->Index(local[id]);
+    }
+    return local[id];
+  };
+
+  Rows rows;
+  rows.schema = &call_table::kSchema;
+  CopyJudge judge;
+  Summary summary(writer, target.process);
+  std::bitset<UINT16_MAX + 1> called;
+  std::unordered_map<uint32_t, uint32_t> tids;  // own -> host
+  uint64_t count = 0, layers = 0;
+  CallReader reader(stream);
+  WireCall call;
+  while (reader.Next(&call)) {
+    const WireFunction& f = function(call.func);
+    const int64_t begin = target.clock->ToNs(call.start_ticks);
+    const int64_t end =
+        call.no_end ? std::max(begin, target.end_of_unfinished.value)
+                    : std::max(begin, target.clock->ToNs(call.end_ticks));
+    uint64_t flags = judge.Judge(f, call);
+    if (call.no_end) flags |= call_table::kNoEnd;
+    if (!called[call.func]) {
+      called[call.func] = true;
+      flags |= call_table::kFirstCall;
+      layers |= uint64_t{1} << (f.layer & 63);
+    }
+    auto tid = tids.find(call.tid);
+    if (tid == tids.end()) {
+      const analysis::ThreadIndex thread =
+          lives->ForStreamThread(target.process, call.tid, Ns(begin));
+      const auto name = stream.threads().find(call.tid);
+      if (name != stream.threads().end() &&
+          lives->threads()[thread].name.empty())
+        lives->threads()[thread].name = name->second.comm;
+      tid = tids.emplace(call.tid, lives->threads()[thread].tid).first;
+    }
+    std::array<uint64_t, call_table::kCount> row{};
+    row[call_table::kT] = static_cast<uint64_t>(begin);
+    row[call_table::kDuration] = static_cast<uint64_t>(end - begin);
+    row[call_table::kTid] = tid->second;
+    row[call_table::kFunc] = index[call.func];
+    row[call_table::kResult] = call.result;
+    row[call_table::kDepth] = call.depth;
+    row[call_table::kFlags] = flags;
+    for (size_t w = 0; w < call.words.size(); ++w)
+      row[call_table::kWord0 + w] = call.words[w];
+    rows.Append(row);
+    if (!call.no_end) {
+      const bool first_use = (flags & INGERO_CALL_FIRST_USE) != 0 ||
+                             (flags & call_table::kFirstCall) != 0 ||
+                             f.call_class == INGERO_CLASS_CONTEXT ||
+                             f.call_class == INGERO_CLASS_MODULE;
+      const bool asks = f.call_class == INGERO_CLASS_QUERY_STREAM ||
+                        f.call_class == INGERO_CLASS_QUERY_EVENT;
+      const bool error =
+          call.result != 0 && !(asks && call.result == kResultNotReady);
+      const uint64_t* bytes = WordOf(f, call, INGERO_WORD_BYTES);
+      INGERO_RETURN_IF_ERROR(
+          summary.Add(index[call.func], begin,
+                      static_cast<uint64_t>(end - begin), call.depth == 0,
+                      first_use, error, bytes ? *bytes : 0));
+    }
+    if (rows.size() == kBlockRows) {
+      SortCalls(&rows);
+      INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process));
+      progress(count);
+    }
+    ++count;
+  }
+  SortCalls(&rows);
+  INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process));
+  INGERO_RETURN_IF_ERROR(summary.Flush());
+  INGERO_RETURN_IF_ERROR(summary.Finish());
+  return IngestedCalls{count, layers};
+}
+
+}  // namespace ingero::merge

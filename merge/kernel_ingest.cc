@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/kernel_ingest.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/tables.h"
+#include "merge/row_cursor.h"
+#include "merge/switch_row.h"
+
+namespace ingero::merge {
+namespace {
+
+using analysis::kNone;
+using analysis::ThreadIndex;
+using analysis::ThreadState;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr size_t kBlockRows = 8192;
+// A keyframe lists every thread; with more threads than this they come more
+// rarely, so that keyframes stay a small part of a store.
+constexpr size_t kThreadsPerKeyframeSecond = 4096;
+
+int64_t FloorSecond(int64_t t) {
+  int64_t s = t / kSecondNs * kSecondNs;
+  return t < s ? s - kSecondNs : s;
+}
+
+// Adds rows to a table, in blocks.
+class TableWriter {
+ public:
+  TableWriter(StoreWriter* writer, const TableSchema& schema, uint32_t owner)
+      : writer_(writer), owner_(owner) {
+    rows_.schema = &schema;
+  }
+  Status Add(std::span<const uint64_t> row) {
+    rows_.Append(row);
+    return rows_.size() >= kBlockRows ? Flush() : Status();
+  }
+  Status Flush() { return writer_->PutRows(&rows_, owner_); }
+
+ private:
+  StoreWriter* writer_;
+  uint32_t owner_;
+  Rows rows_;
+};
+
+// What threads do between switches, summed by second and kept as keyframes.
+class Timelines {
+ public:
+  Timelines(StoreWriter* writer, Lives* lives)
+      : lives_(lives),
+        seconds_(writer, sched_summary_table::kSchema, kSchedSeconds),
+        runs_(writer, sched_summary_table::kSchema, kSchedRuns),
+        writer_(writer) {
+    keyframe_.schema = &keyframe_table::kSchema;
+  }
+
+  Status OnSwitch(std::span<const uint64_t> row, uint16_t cpu);
+  // Pages of a thread that does not switch.
+  Status OnPages(ThreadIndex thread, int64_t t, uint64_t pages) {
+    INGERO_RETURN_IF_ERROR(Advance(t));
+    Dirty(thread).sum[sched_summary_table::kPages] += pages;
+    return {};
+  }
+  // Scheduling is recorded from `t` on.
+  void Open(int64_t t) { origin_ = t; }
+  // Scheduling was not recorded between `t` and what comes next.
+  Status Close(int64_t t);
+  Status Finish();
+
+ private:
+  struct State {
+    ThreadState state = ThreadState::kUnknown;
+    bool dirty = false;
+    uint16_t cpu = 0;
+    uint32_t syscall = 0;  // plus 1
+    int64_t since = 0;
+    std::array<uint64_t, sched_summary_table::kCount> sum{};
+  };
+  State& At(ThreadIndex thread) {
+    if (thread >= states_.size()) states_.resize(thread + 1024);
+    return states_[thread];
+  }
+  State& Dirty(ThreadIndex thread) {
+    State& s = At(thread);
+    if (!s.dirty) {
+      s.dirty = true;
+      dirty_.push_back(thread);
+    }
+    return s;
+  }
+  // Since when a thread that has not switched yet could have been seen.
+  int64_t Known(ThreadIndex thread) const {
+    return std::max(origin_, lives_->thread_begin(thread).value);
+  }
+  Status Advance(int64_t t);
+  Status FlushSecond();
+  Status Keyframe(int64_t t);
+  Status AddSpan(ThreadIndex thread, ThreadState state, int64_t begin,
+                 int64_t end);
+  std::array<uint64_t, sched_summary_table::kCount> NewRow(ThreadIndex thread,
+                                                           int64_t second);
+
+  Lives* lives_;
+  TableWriter seconds_, runs_;
+  StoreWriter* writer_;
+  Rows keyframe_;
+  std::vector<State> states_;
+  std::vector<ThreadIndex> dirty_;
+  int64_t origin_ = 0;
+  int64_t second_ = INT64_MIN;
+  int64_t next_keyframe_ = INT64_MIN;
+};
+
+std::array<uint64_t, sched_summary_table::kCount> Timelines::NewRow(
+    ThreadIndex thread, int64_t second) {
+  std::array<uint64_t, sched_summary_table::kCount> row{};
+  const analysis::Thread& t = lives_->threads()[thread];
+  row[sched_summary_table::kT] = static_cast<uint64_t>(second);
+  row[sched_summary_table::kTid] = t.tid;
+  row[sched_summary_table::kTgid] = lives_->processes()[t.process].pid;
+  return row;
+}
+
+Status Timelines::FlushSecond() {
+  std::sort(dirty_.begin(), dirty_.end());
+  for (ThreadIndex thread : dirty_) {
+    State& s = states_[thread];
+    auto row = NewRow(thread, second_);
+    for (size_t c = sched_summary_table::kPreempted; c < row.size(); ++c)
+      row[c] = s.sum[c];
+    s.sum = {};
+    s.dirty = false;
+    INGERO_RETURN_IF_ERROR(seconds_.Add(row));
+  }
+  dirty_.clear();
+  return {};
+}
+
+Status Timelines::Keyframe(int64_t t) {
+  size_t listed = 0;
+  for (ThreadIndex i = 0; i < states_.size(); ++i) {
+    const State& s = states_[i];
+    if (s.state == ThreadState::kUnknown || s.state == ThreadState::kDead)
+      continue;
+    using namespace keyframe_table;
+    std::array<uint64_t, kCount> row{};
+    const analysis::Thread& thread = lives_->threads()[i];
+    row[kT] = static_cast<uint64_t>(t);
+    row[kTid] = thread.tid;
+    row[kTgid] = lives_->processes()[thread.process].pid;
+    row[kState] = static_cast<uint64_t>(s.state);
+    row[kSince] = static_cast<uint64_t>(s.since);
+    row[kCpu] = s.cpu;
+    row[kSyscall] = s.syscall;
+    keyframe_.Append(row);
+    ++listed;
+    if (keyframe_.size() == kMaxBlockRows)
+      INGERO_RETURN_IF_ERROR(writer_->PutRows(&keyframe_, 0));
+  }
+  // A keyframe's rows are a block of their own: found by key, read alone.
+  INGERO_RETURN_IF_ERROR(writer_->PutRows(&keyframe_, 0));
+  next_keyframe_ =
+      t + kSecondNs *
+              static_cast<int64_t>(1 + listed / kThreadsPerKeyframeSecond);
+  return {};
+}
+
+Status Timelines::Advance(int64_t t) {
+  if (next_keyframe_ == INT64_MIN) next_keyframe_ = t + kSecondNs;
+  if (t >= next_keyframe_) INGERO_RETURN_IF_ERROR(Keyframe(t));
+  const int64_t second = FloorSecond(t);
+  if (second > second_) {
+    INGERO_RETURN_IF_ERROR(FlushSecond());
+    second_ = second;
+  }
+  return {};
+}
+
+// Whole seconds go into one row of the runs; what lies in the current second
+// is summed; parts of earlier seconds get rows of their own. So a sleep is
+// written once, when it ends and its true length is known.
+Status Timelines::AddSpan(ThreadIndex thread, ThreadState state, int64_t begin,
+                          int64_t end) {
+  using namespace sched_summary_table;
+  size_t column;
+  switch (state) {
+    case ThreadState::kRunning: column = kRunningNs; break;
+    case ThreadState::kRunnable: column = kRunnableNs; break;
+    case ThreadState::kSleeping:
+    case ThreadState::kBlocked:
+    case ThreadState::kStopped: column = kSleepingNs; break;
+    case ThreadState::kDisk: column = kIoNs; break;
+    default: return {};
+  }
+  if (end <= begin) return {};
+  const auto part = [&](int64_t from, int64_t to) -> Status {
+    if (to <= from) return {};
+    const int64_t second = FloorSecond(from);
+    if (second == second_) {
+      Dirty(thread).sum[column] += static_cast<uint64_t>(to - from);
+      return {};
+    }
+    auto row = NewRow(thread, second);
+    row[column] = static_cast<uint64_t>(to - from);
+    return seconds_.Add(row);
+  };
+  const int64_t first_whole = FloorSecond(begin + kSecondNs - 1);
+  const int64_t last_whole = FloorSecond(end);
+  if (first_whole >= last_whole) {
+    const int64_t edge = std::clamp(first_whole, begin, end);
+    INGERO_RETURN_IF_ERROR(part(begin, edge));
+    return part(edge, end);
+  }
+  INGERO_RETURN_IF_ERROR(part(begin, first_whole));
+  auto row = NewRow(thread, first_whole);
+  row[column] = static_cast<uint64_t>(last_whole - first_whole);
+  row[kSeconds] = static_cast<uint64_t>((last_whole - first_whole) / kSecondNs);
+  INGERO_RETURN_IF_ERROR(runs_.Add(row));
+  return part(last_whole, end);
+}
+
+Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
+  using namespace switch_table;
+  const auto t = static_cast<int64_t>(row[kT]);
+  const uint64_t flags = row[kFlags];
+  INGERO_RETURN_IF_ERROR(Advance(t));
+
+  if (row[kPrevTid] != 0) {
+    const ThreadIndex thread =
+        lives_->Current(static_cast<uint32_t>(row[kPrevTid]),
+                        static_cast<uint32_t>(row[kPrevTgid]), Ns(t));
+    if (flags & INGERO_PREV_KTHREAD) lives_->MarkKernel(thread);
+    lives_->Seen(thread, Ns(t));
+    {
+      const State before = At(thread);
+      // Not seen coming: it ran at least since it was made.
+      if (before.state == ThreadState::kRunning)
+        INGERO_RETURN_IF_ERROR(
+            AddSpan(thread, ThreadState::kRunning, before.since, t));
+      else if (before.state == ThreadState::kUnknown)
+        INGERO_RETURN_IF_ERROR(
+            AddSpan(thread, ThreadState::kRunning, Known(thread), t));
+    }
+    State& s = Dirty(thread);
+    s.state = StateAfter(flags, row[kPrevState]);
+    s.since = t;
+    s.cpu = cpu;
+    s.syscall = static_cast<uint32_t>(row[kPrevSyscall]);
+    using namespace sched_summary_table;
+    if (flags & INGERO_PREV_YIELDED)
+      ++s.sum[kYielded];
+    else if (s.state == ThreadState::kRunnable)
+      ++s.sum[kPreempted];
+    else if (s.state != ThreadState::kDead)
+      ++s.sum[kSlept];
+    s.sum[kPages] += row[kPrevPages];
+    s.sum[kMinFaults] += row[kPrevMinFaults];
+    s.sum[kMajFaults] += row[kPrevMajFaults];
+  }
+
+  if (row[kNextTid] != 0) {
+    const ThreadIndex thread =
+        lives_->Current(static_cast<uint32_t>(row[kNextTid]),
+                        static_cast<uint32_t>(row[kNextTgid]), Ns(t));
+    if (flags & INGERO_NEXT_KTHREAD) lives_->MarkKernel(thread);
+    lives_->Seen(thread, Ns(t));
+    const State before = At(thread);
+    int64_t since = before.since;
+    ThreadState state = before.state;
+    if (state == ThreadState::kUnknown) {
+      // Its first switch: it was asleep if something woke it.
+      since = Known(thread);
+      state = row[kWakeT] != 0 && !(flags & INGERO_WAKE_NEW)
+                  ? ThreadState::kSleeping
+                  : ThreadState::kRunnable;
+    }
+    if (state != ThreadState::kRunning && state != ThreadState::kDead) {
+      int64_t wake = since;
+      if (state != ThreadState::kRunnable) {
+        wake = row[kWakeT] == 0 ? t : static_cast<int64_t>(row[kWakeT]);
+        wake = std::clamp(wake, std::min(since, t), t);
+        INGERO_RETURN_IF_ERROR(AddSpan(thread, state, since, wake));
+      }
+      INGERO_RETURN_IF_ERROR(
+          AddSpan(thread, ThreadState::kRunnable, wake, t));
+      if (before.state != ThreadState::kUnknown && t > since) {
+        uint64_t& worst =
+            Dirty(thread).sum[sched_summary_table::kWorstOffCpuNs];
+        worst = std::max(worst, static_cast<uint64_t>(t - since));
+      }
+    }
+    State& s = At(thread);
+    s.state = ThreadState::kRunning;
+    s.since = t;
+    s.cpu = cpu;
+    s.syscall = 0;
+  }
+  return {};
+}
+
+Status Timelines::Close(int64_t t) {
+  for (ThreadIndex i = 0; i < states_.size(); ++i) {
+    const State s = states_[i];
+    if (s.state == ThreadState::kUnknown) continue;
+    INGERO_RETURN_IF_ERROR(AddSpan(i, s.state, s.since, t));
+    states_[i].state = ThreadState::kUnknown;
+  }
+  return FlushSecond();
+}
+
+Status Timelines::Finish() {
+  INGERO_RETURN_IF_ERROR(FlushSecond());
+  INGERO_RETURN_IF_ERROR(seconds_.Flush());
+  return runs_.Flush();
+}
+
+// Rows of a block that are not in `window`'s past are kept.
+Status PutFrom(const std::string& block, const TableSchema& schema,
+               uint32_t owner, int64_t from, StoreWriter* writer) {
+  Rows rows, kept;
+  INGERO_RETURN_IF_ERROR(DecodeBlock(block, schema, &rows));
+  kept.schema = &schema;
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (static_cast<int64_t>(rows.at(r, 0)) >= from)
+      kept.Append(rows.row(r), schema.has_text ? rows.texts[r] : "");
+  return writer->PutRows(&kept, owner);
+}
+
+}  // namespace
+
+Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
+                    StoreWriter* writer, Lives* lives, KernelFacts* facts,
+                    const std::function<void(double, uint64_t)>& progress) {
+  std::vector<BlockRef> switches, tasks;
+  std::vector<int64_t> from(streams.size(), INT64_MIN);
+  int64_t covered = INT64_MIN;
+  std::string bytes;
+  uint64_t total = 0, done = 0;
+  for (const auto& stream : streams) total += stream->bytes();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const KernelStream& stream = *streams[i];
+    from[i] = covered;
+    covered = std::max(covered, stream.span().end.value + 1);
+    Interval switch_span;
+    for (BlockRef ref : stream.blocks()) {
+      done += ref.bytes;
+      if (ref.last_ns < from[i]) continue;
+      const TableSchema* schema = FindTable(ref.table);
+      if (schema == nullptr) continue;  // counted by the caller
+      INGERO_RETURN_IF_ERROR(stream.Read(ref, &bytes));
+      ref.source = static_cast<uint16_t>(i);
+      if (ref.first_ns < from[i])
+        INGERO_RETURN_IF_ERROR(
+            PutFrom(bytes, *schema, ref.owner, from[i], writer));
+      else
+        INGERO_RETURN_IF_ERROR(writer->PutBlock(bytes));
+      if (ref.table == switch_table::kSchema.id) {
+        const Ns begin(std::max(ref.first_ns, from[i])), end(ref.last_ns + 1);
+        switch_span = switch_span.empty()
+                          ? Interval{begin, end}
+                          : Interval{std::min(switch_span.begin, begin),
+                                     std::max(switch_span.end, end)};
+        switches.push_back(ref);
+      } else if (ref.table == task_table::kSchema.id) {
+        tasks.push_back(ref);
+      } else if (ref.table == knot_table::kSchema.id) {
+        Rows rows;
+        INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, knot_table::kSchema, &rows));
+        for (size_t r = 0; r < rows.size(); ++r)
+          facts->knots.push_back(
+              {rows.at(r, knot_table::kTsc),
+               static_cast<int64_t>(rows.at(r, knot_table::kT)),
+               rows.at(r, knot_table::kWindowTicks)});
+      } else if (ref.table == sample_table::kSchema.id) {
+        Rows rows;
+        INGERO_RETURN_IF_ERROR(
+            DecodeBlock(bytes, sample_table::kSchema, &rows));
+        for (size_t r = 0; r < rows.size(); ++r) {
+          if (static_cast<int64_t>(rows.at(r, 0)) < from[i]) continue;
+          ++facts->samples;
+          const auto metric =
+              static_cast<Metric>(rows.at(r, sample_table::kMetric));
+          const uint64_t value = rows.at(r, sample_table::kValue);
+          if (metric == Metric::kCpuOnline) facts->cpus = value;
+          if (metric == Metric::kPageCostNs) facts->page_cost_ns = value;
+        }
+      }
+      progress(0.3 * static_cast<double>(done) /
+                   static_cast<double>(std::max<uint64_t>(total, 1)),
+               0);
+    }
+    if (!switch_span.empty()) facts->spans.push_back(switch_span);
+  }
+
+  const BlockReader read = [&](const BlockRef& ref, std::string* out) {
+    return streams[ref.source]->Read(ref, out);
+  };
+  // Rows of a stream from before the time that an earlier one covers are in
+  // neither cursor: blocks carry their source, rows are checked below.
+  const Interval always{Ns(INT64_MIN), Ns(INT64_MAX)};
+  uint64_t rows_to_come = 0;
+  for (const auto& stream : streams) rows_to_come += stream->rows();
+  Timelines timelines(writer, lives);
+  uint64_t rows = 0;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    // One stream after another: their times do not overlap any more.
+    const auto of_stream = [&](const std::vector<BlockRef>& all) {
+      std::vector<BlockRef> mine;
+      for (const BlockRef& ref : all)
+        if (ref.source == i) mine.push_back(ref);
+      return mine;
+    };
+    const Interval window{Ns(from[i]), always.end};
+    RowCursor task_rows(task_table::kSchema, of_stream(tasks), window, read);
+    RowCursor switch_rows(switch_table::kSchema, of_stream(switches), window,
+                          read);
+    timelines.Open(
+        std::max(from[i], streams[i]->span().begin.value));
+    bool have_task = task_rows.Next(), have_switch = switch_rows.Next();
+    while (have_task || have_switch) {
+      if (have_task &&
+          (!have_switch || task_rows.time() <= switch_rows.time())) {
+        const auto row = task_rows.row();
+        lives->OnTask(row, task_rows.text());
+        if (row[task_table::kEvent] == INGERO_TASK_EVENT_PAGES) {
+          const Ns t(task_rows.time());
+          INGERO_RETURN_IF_ERROR(timelines.OnPages(
+              lives->Current(static_cast<uint32_t>(row[task_table::kTid]),
+                             static_cast<uint32_t>(row[task_table::kTgid]), t),
+              t.value, row[task_table::kCode]));
+        }
+        ++facts->tasks;
+        have_task = task_rows.Next();
+      } else {
+        INGERO_RETURN_IF_ERROR(
+            timelines.OnSwitch(switch_rows.row(),
+                               static_cast<uint16_t>(switch_rows.owner())));
+        ++facts->switches;
+        have_switch = switch_rows.Next();
+      }
+      if ((++rows & 0xffff) == 0)
+        progress(0.3 + 0.7 * static_cast<double>(rows) /
+                           static_cast<double>(std::max<uint64_t>(
+                               rows_to_come, 1)),
+                 rows);
+    }
+    INGERO_RETURN_IF_ERROR(timelines.Close(streams[i]->span().end.value));
+  }
+  return timelines.Finish();
+}
+
+}  // namespace ingero::merge

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel streams into the store: blocks as they are, and what one pass over
+// all switches and tasks in time order yields: processes and threads,
+// keyframes, and scheduling by second.
+//
+// Memory: one state a thread, one decoded block a CPU.
+#ifndef INGERO_MERGE_KERNEL_INGEST_H_
+#define INGERO_MERGE_KERNEL_INGEST_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "merge/clock_map.h"
+#include "merge/kernel_stream.h"
+#include "merge/lives.h"
+#include "merge/store.h"
+
+namespace ingero::merge {
+
+struct KernelFacts {
+  uint64_t switches = 0, tasks = 0, samples = 0;
+  std::vector<Interval> spans;  // in which switches were recorded
+  std::vector<Knot> knots;      // host-wide
+  uint64_t cpus = 0;            // online; 0 = not known
+  uint64_t page_cost_ns = 0;    // 0 = not measured
+};
+
+// `streams` by begin. Where two recorded the same time, the earlier counts.
+// progress: fraction done, rows so far.
+Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
+                    StoreWriter* writer, Lives* lives, KernelFacts* facts,
+                    const std::function<void(double, uint64_t)>& progress);
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_KERNEL_INGEST_H_

@@ -1,0 +1,772 @@
+// SPDX-License-Identifier: Apache-2.0
+// One merge, in order: look (recordings), read (streams), write (a new store
+// file), explain (attribution over that file), publish (rename). See store.h
+// for why the file is new each time.
+#include "merge/merge.h"
+
+#include <cxxabi.h>
+#include <errno.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "analysis/attribution.h"
+#include "base/tables.h"
+#include "base/trace_dir.h"
+#include "merge/cuda_ingest.h"
+#include "merge/kernel_ingest.h"
+#include "merge/recordings.h"
+#include "merge/store_trace.h"
+#include "merge/trace_reader.h"
+
+#ifndef INGERO_VERSION
+#define INGERO_VERSION "unknown"
+#endif
+
+namespace ingero::merge {
+namespace {
+
+constexpr size_t kBlockRows = 4096;
+
+uint64_t PlusOne(uint32_t index) {
+  return index == analysis::kNone ? 0 : uint64_t{index} + 1;
+}
+
+uint64_t U(Ns t) { return static_cast<uint64_t>(t.value); }
+
+std::string FileName(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+std::string Demangle(const std::string& mangled) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), free);
+  return status == 0 && text != nullptr ? text.get() : "";
+}
+
+// One merge per store. The lock dies with its holder.
+class StoreLock {
+ public:
+  static Result<StoreLock> Take(const std::string& store) {
+    const std::string path = store + "/merge.lock";
+    INGERO_ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDWR | O_CREAT, 0644));
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return Status::Errno("lock " + path, errno);
+      return Status::Error(
+          "another merge is writing " + store +
+          "; wait for it to end (its result will hold the same data)");
+    }
+    return StoreLock(std::move(fd));
+  }
+
+ private:
+  explicit StoreLock(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+// Attribution's results, encoded, in a file of their own: the store cannot be
+// written while the attribution reads it.
+class ResultFile : public analysis::AttributionSink {
+ public:
+  explicit ResultFile(const TraceReader& trace) : trace_(trace) {}
+  Status Open(const std::string& path) {
+    INGERO_ASSIGN_OR_RETURN(fd_,
+                            OpenFile(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
+    // No name: gone with the process.
+    if (unlink(path.c_str()) != 0) return Status::Errno("unlink " + path, errno);
+    return {};
+  }
+
+  void OnFeed(const analysis::FeedInterval& f) override {
+    const uint64_t row[] = {U(f.range.begin), U(f.range.length()), U(f.time),
+                            f.intervals, f.device,
+                            static_cast<uint64_t>(f.state)};
+    static_assert(std::size(row) == feed_table::kCount);
+    Add(feed_table::kSchema, f.process, row, f.range.length().value);
+  }
+  void OnPath(const analysis::PathCell& c) override {
+    const uint64_t row[] = {
+        U(c.range.begin), U(c.range.length()), U(c.time), c.stretches,
+        PlusOne(c.thread), static_cast<uint64_t>(c.state),
+        static_cast<uint64_t>(c.reason), PlusOne(c.culprit), PlusOne(c.func),
+        static_cast<uint64_t>(c.certainty), c.pages,
+        static_cast<uint64_t>(c.ended_by) |
+            static_cast<uint64_t>(static_cast<uint16_t>(c.syscall + 1)) << 8 |
+            (c.submits ? kDetailSubmits : 0)};
+    static_assert(std::size(row) == path_table::kCount);
+    Add(path_table::kSchema, c.process, row, c.range.length().value);
+  }
+  void OnSplit(const analysis::CallSplit& s) override {
+    const uint32_t tid = s.thread < trace_.threads().size()
+                             ? trace_.threads()[s.thread].tid
+                             : 0;
+    const uint64_t row[] = {U(s.begin), tid, s.func, U(s.running),
+                            U(s.runnable), U(s.sleeping), U(s.io),
+                            U(s.unknown), PlusOne(s.holder), PlusOne(s.waker)};
+    static_assert(std::size(row) == split_table::kCount);
+    Add(split_table::kSchema, s.process, row, 0);
+  }
+
+  // Flushes, then copies everything into the store.
+  Status CopyTo(StoreWriter* writer) {
+    for (auto& [key, rows] : rows_) FlushRows(key.second, &rows);
+    INGERO_RETURN_IF_ERROR(std::move(status_));
+    uint64_t at = 0;
+    std::string block(sizeof(BlockPreamble), '\0');
+    while (at < size_) {
+      block.resize(sizeof(BlockPreamble));
+      INGERO_RETURN_IF_ERROR(ReadExactly(at, &block));
+      INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
+      block.resize(BlockBytes(p));
+      INGERO_RETURN_IF_ERROR(ReadExactly(at, &block));
+      at += block.size();
+      INGERO_RETURN_IF_ERROR(writer->PutBlock(block));
+    }
+    return {};
+  }
+  const std::map<std::string, int64_t>& longest() const { return longest_; }
+
+ private:
+  void Add(const TableSchema& schema, uint32_t owner,
+           std::span<const uint64_t> row, int64_t length) {
+    Rows& rows = rows_[{schema.id, owner}];
+    rows.schema = &schema;
+    rows.Append(row);
+    int64_t& longest = longest_[schema.name];
+    longest = std::max(longest, length);
+    if (rows.size() >= kBlockRows) FlushRows(owner, &rows);
+  }
+  void FlushRows(uint32_t owner, Rows* rows) {
+    if (rows->size() == 0 || !status_.ok()) return;
+    // Results come in any order; in a block they are by time.
+    std::vector<size_t> order(rows->size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return static_cast<int64_t>(rows->at(a, 0)) <
+             static_cast<int64_t>(rows->at(b, 0));
+    });
+    Rows sorted;
+    sorted.schema = rows->schema;
+    for (size_t r : order) sorted.Append(rows->row(r));
+    rows->Clear();
+    std::string block;
+    EncodeBlock(sorted, owner, &block);
+    status_ = WriteAllAt(fd_.get(), block, size_);
+    size_ += block.size();
+  }
+  Status ReadExactly(uint64_t at, std::string* to) {
+    size_t done = 0;
+    while (done < to->size()) {
+      const ssize_t n = pread(fd_.get(), to->data() + done, to->size() - done,
+                              static_cast<off_t>(at + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return Status::Errno("read back results", n == 0 ? EIO : errno);
+      done += static_cast<size_t>(n);
+    }
+    return {};
+  }
+
+  const TraceReader& trace_;
+  Fd fd_;
+  uint64_t size_ = 0;
+  Status status_;
+  std::map<std::pair<uint16_t, uint32_t>, Rows> rows_;
+  std::map<std::string, int64_t> longest_;
+};
+
+// Facts by name, in one block.
+class Facts {
+ public:
+  Facts() { rows_.schema = &fact_table::kSchema; }
+  void Add(const std::string& name, int64_t value,
+           const std::string& text = "") {
+    const uint64_t row[] = {0, static_cast<uint64_t>(value)};
+    rows_.Append(row, name + '\0' + text);
+  }
+  Status Write(StoreWriter* writer, uint32_t chunk) {
+    return writer->PutRows(&rows_, chunk);
+  }
+
+ private:
+  Rows rows_;
+};
+
+// Numbered rows: chunk c holds rows c * kRowsPerChunk onwards.
+class NumberedRows {
+ public:
+  NumberedRows(StoreWriter* writer, const TableSchema& schema)
+      : writer_(writer) {
+    rows_.schema = &schema;
+  }
+  Status Add(std::span<const uint64_t> row, std::string_view text) {
+    rows_.Append(row, text);
+    bytes_ += text.size();
+    // Chunks are also bounded in bytes: command lines can be long.
+    return rows_.size() >= kRowsPerChunk || bytes_ > (4u << 20) ? Flush()
+                                                                : Status();
+  }
+  Status Flush() {
+    bytes_ = 0;
+    return writer_->PutRows(&rows_, chunk_++);
+  }
+
+ private:
+  StoreWriter* writer_;
+  Rows rows_;
+  uint32_t chunk_ = 0;
+  size_t bytes_ = 0;
+};
+
+struct CudaInput {
+  std::unique_ptr<CudaStream> stream;
+  StreamInfo info;
+  std::optional<ClockMap> clock;
+  Interval span;
+  analysis::ProcessIndex process = analysis::kNone;
+  bool joined = false;
+  IngestedCalls calls;
+};
+
+struct KernelInput {
+  std::unique_ptr<KernelStream> stream;
+  StreamInfo info;
+};
+
+class Merger {
+ public:
+  Merger(const MergeOptions& options, const Recording& recording)
+      : options_(options), recording_(recording) {
+    store_ = options.output.empty() ? recording.store_path : options.output;
+    while (store_.size() > 1 && store_.back() == '/') store_.pop_back();
+  }
+  Result<MergeSummary> Run();
+
+ private:
+  void Report(const std::string& stage, double fraction, uint64_t events) {
+    if (options_.progress) options_.progress(stage, fraction, events);
+  }
+  Status ReadStreams();
+  uint64_t KernelFingerprint(const KernelInput& k) const {
+    return k.stream->header().stream_id * 31 + k.stream->bytes();
+  }
+  // What the store that is there says: nothing new, or what would be lost.
+  Result<std::optional<MergeSummary>> AlreadyMerged();
+  Status WriteEvents(StoreWriter* writer);
+  Status WriteDescription(StoreWriter* writer);
+  MergeSummary Summarize(const TraceReader& reader) const;
+  void GiveToOwner(const std::string& path) const;
+
+  const MergeOptions& options_;
+  const Recording& recording_;
+  std::string store_;
+  std::vector<CudaInput> cuda_;
+  std::vector<KernelInput> kernel_;
+  std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
+  std::vector<std::string> notes_;
+  Lives lives_;
+  FunctionTable functions_;
+  KernelFacts kernel_facts_;
+  Interval span_;
+  uint64_t calls_ = 0;
+  uint64_t events_before_ = 0;
+};
+
+Status Merger::ReadStreams() {
+  size_t done = 0;
+  for (const StreamInfo& info : recording_.streams) {
+    Report("reading streams",
+           static_cast<double>(done++) /
+               static_cast<double>(recording_.streams.size()),
+           0);
+    if (!info.problem.empty()) {
+      notes_.push_back("left out: " + info.problem);
+      continue;
+    }
+    if (info.kernel) {
+      INGERO_ASSIGN_OR_RETURN(auto stream, KernelStream::Open(info.path, true));
+      kernel_.push_back({std::move(stream), info});
+    } else {
+      INGERO_ASSIGN_OR_RETURN(auto stream, CudaStream::Open(info.path));
+      CudaInput input;
+      input.stream = std::move(stream);
+      input.info = info;
+      cuda_.push_back(std::move(input));
+    }
+  }
+  return {};
+}
+
+Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
+  const std::string data = store_ + "/data.mdb";
+  if (access(data.c_str(), F_OK) != 0) return std::optional<MergeSummary>();
+  auto reader = TraceReader::Open(data, true);
+  if (!reader.ok()) {
+    // Damaged or another version: the streams are still there, make it anew.
+    notes_.push_back("replaced a store that could not be read: " +
+                     reader.status().message());
+    return std::optional<MergeSummary>();
+  }
+  events_before_ = static_cast<uint64_t>((*reader)->Fact("count.events"));
+  std::map<uint64_t, uint64_t> present;  // stream id -> fingerprint
+  for (const CudaInput& c : cuda_)
+    present[c.stream->header().stream_id] = c.stream->fingerprint();
+  for (const KernelInput& k : kernel_)
+    present[k.stream->header().stream_id] = KernelFingerprint(k);
+  std::vector<std::string> gone;
+  bool changed = (*reader)->Fact("analysis.version") !=
+                 static_cast<int64_t>(kAnalysisVersion);
+  size_t known = 0;
+  for (const StoredStream& s : (*reader)->streams()) {
+    const auto it = present.find(s.stream_id);
+    if (it == present.end()) {
+      gone.push_back(s.file);
+      continue;
+    }
+    ++known;
+    if (it->second != s.fingerprint) changed = true;
+    const bool was_live = s.flags & stream_table::kLive;
+    for (const StreamInfo& info : recording_.streams)
+      if (info.stream_id == s.stream_id && was_live && !info.live)
+        changed = true;  // what was in flight has an end now
+  }
+  if (known != present.size()) changed = true;
+  if (changed && !gone.empty())
+    return Status::Error(fmt::format(
+        "{} holds {} stream{} that {} no longer in the trace folder ({}); "
+        "merging again would drop {}. Put {} back, or write another store "
+        "with -o",
+        store_, gone.size(), gone.size() == 1 ? "" : "s",
+        gone.size() == 1 ? "is" : "are", gone.front(),
+        gone.size() == 1 ? "it" : "them", gone.size() == 1 ? "it" : "them"));
+  if (changed) return std::optional<MergeSummary>();
+  MergeSummary summary = Summarize(**reader);
+  summary.added_events = 0;
+  return std::optional<MergeSummary>(std::move(summary));
+}
+
+Status Merger::WriteEvents(StoreWriter* writer) {
+  std::sort(kernel_.begin(), kernel_.end(),
+            [](const KernelInput& a, const KernelInput& b) {
+              return a.stream->span().begin < b.stream->span().begin;
+            });
+  for (KernelInput& k : kernel_) kernel_streams_.push_back(std::move(k.stream));
+  INGERO_RETURN_IF_ERROR(IngestKernel(
+      kernel_streams_, writer, &lives_, &kernel_facts_,
+      [&](double fraction, uint64_t rows) {
+        Report("merging kernel events", fraction, rows);
+      }));
+
+  const auto extend = [&](Interval i) {
+    if (span_.begin == Ns(0) && span_.end == Ns(0))
+      span_ = i;
+    else
+      span_ = {std::min(span_.begin, i.begin), std::max(span_.end, i.end)};
+  };
+  for (const auto& k : kernel_streams_) {
+    Interval i{Ns(INT64_MAX), k->span().end};
+    for (const BlockRef& ref : k->blocks())
+      if (ref.table == switch_table::kSchema.id)
+        i.begin = std::min(i.begin, Ns(ref.first_ns));
+    if (i.begin == Ns(INT64_MAX)) i.begin = k->span().begin;
+    extend(i);
+  }
+
+  // Clocks and spans of all processes, before any call is placed: a call in
+  // flight ends where the trace does.
+  for (CudaInput& c : cuda_) {
+    const CudaStream& s = *c.stream;
+    if (s.header().clock == INGERO_CLOCK_MONOTONIC)
+      c.clock = ClockMap::Identity(s.header().monotonic_offset_ns);
+    else
+      c.clock = ClockMap::Fit(kernel_facts_.knots, s.knots(),
+                              s.header().tsc_hz);
+    c.span = {Ns(s.created_ns()), Ns(s.created_ns())};
+    if (c.clock && s.first_ticks() != 0)
+      c.span = {Ns(c.clock->ToNs(s.first_ticks())),
+                Ns(c.clock->ToNs(s.last_ticks()))};
+    extend(c.span);
+  }
+  std::sort(cuda_.begin(), cuda_.end(),
+            [](const CudaInput& a, const CudaInput& b) {
+              return a.span.begin < b.span.begin;
+            });
+  for (CudaInput& c : cuda_) {
+    const CudaStream& s = *c.stream;
+    c.process = lives_.ForStream(s.header(), c.span, &c.joined);
+    analysis::Process& p = lives_.processes()[c.process];
+    if (p.exe.empty()) p.exe = s.exe();
+    if (p.cmdline.empty()) p.cmdline = s.cmdline();
+    if (!c.clock) continue;
+    CudaTarget target;
+    target.process = c.process;
+    target.clock = &*c.clock;
+    // As far as the call is known to have lasted: to its process's end, or as
+    // long as the trace saw the process.
+    target.end_of_unfinished = p.exited           ? *p.exited
+                               : c.info.live      ? span_.end
+                               : c.joined         ? std::max(p.last_seen,
+                                                             c.span.end)
+                                                  : c.span.end;
+    INGERO_ASSIGN_OR_RETURN(
+        c.calls,
+        IngestCalls(s, target, &functions_, &lives_, writer,
+                    [&](uint64_t n) {
+                      Report("merging CUDA calls",
+                             static_cast<double>(n) /
+                                 static_cast<double>(
+                                     std::max<uint64_t>(s.calls(), 1)),
+                             calls_ + n);
+                    }));
+    calls_ += c.calls.count;
+  }
+  lives_.Finish();
+  return {};
+}
+
+Status Merger::WriteDescription(StoreWriter* writer) {
+  {
+    NumberedRows rows(writer, process_table::kSchema);
+    for (uint32_t i = 0; i < lives_.processes().size(); ++i) {
+      const analysis::Process& p = lives_.processes()[i];
+      using namespace process_table;
+      uint64_t flags = 0;
+      if (p.has_cuda) flags |= kHasCuda;
+      if (p.is_ingero) flags |= kIsIngero;
+      if (p.is_kernel) flags |= kIsKernel;
+      if (p.exit_code) flags |= kHasExitCode;
+      if (lives_.host_ids(i)) flags |= kHostIds;
+      const uint64_t row[] = {U(p.first_seen),
+                              U(p.last_seen),
+                              p.pid,
+                              p.ns_pid,
+                              U(p.start),
+                              p.exited ? U(*p.exited) + 1 : 0,
+                              static_cast<uint64_t>(p.exit_code.value_or(0)),
+                              PlusOne(p.parent),
+                              PlusOne(p.main_thread),
+                              flags,
+                              p.cgroup_id};
+      static_assert(std::size(row) == process_table::kCount);
+      INGERO_RETURN_IF_ERROR(
+          rows.Add(row, p.name + '\0' + p.exe + '\0' + p.cmdline));
+    }
+    INGERO_RETURN_IF_ERROR(rows.Flush());
+  }
+  {
+    NumberedRows rows(writer, thread_table::kSchema);
+    for (uint32_t i = 0; i < lives_.threads().size(); ++i) {
+      const analysis::Thread& t = lives_.threads()[i];
+      const uint64_t row[] = {U(lives_.thread_begin(i)), t.tid, t.process};
+      static_assert(std::size(row) == thread_table::kCount);
+      INGERO_RETURN_IF_ERROR(rows.Add(row, t.name));
+    }
+    INGERO_RETURN_IF_ERROR(rows.Flush());
+  }
+  {
+    NumberedRows rows(writer, function_table::kSchema);
+    for (const WireFunction& f : functions_.functions()) {
+      uint64_t words = 0;
+      for (size_t w = 0; w < f.words.size(); ++w)
+        words |= uint64_t{f.words[w]} << (8 * w);
+      const uint64_t row[] = {0, f.layer, f.call_class, words};
+      static_assert(std::size(row) == function_table::kCount);
+      INGERO_RETURN_IF_ERROR(rows.Add(row, f.name));
+    }
+    INGERO_RETURN_IF_ERROR(rows.Flush());
+  }
+  NumberedRows names(writer, kernel_name_table::kSchema);
+  NumberedRows coverage(writer, coverage_table::kSchema);
+  NumberedRows streams(writer, stream_table::kSchema);
+  Facts facts;
+  std::map<uint32_t, uint64_t> layers;
+  uint32_t index = 0;
+  uint64_t joined = 0;
+  for (const CudaInput& c : cuda_) {
+    const CudaStream& s = *c.stream;
+    const ingero_stream_header& h = s.header();
+    layers[c.process] |= c.calls.layers;
+    if (c.joined) ++joined;
+    for (const auto& [kernel, name] : s.kernels()) {
+      const uint64_t row[] = {0, c.process, kernel};
+      INGERO_RETURN_IF_ERROR(names.Add(row, name + '\0' + Demangle(name)));
+    }
+    for (const CudaStream::Coverage& w : s.coverage()) {
+      const uint64_t row[] = {0, c.process, w.way, w.count};
+      INGERO_RETURN_IF_ERROR(coverage.Add(row, w.text));
+    }
+    Rows losses;
+    losses.schema = &loss_table::kSchema;
+    const auto lose = [&](Interval range, uint64_t loss, uint64_t count) {
+      const uint64_t row[] = {U(range.begin), U(range.end), loss, count};
+      losses.Append(row);
+    };
+    for (const CudaStream::Loss& l : s.losses()) {
+      Interval range = c.span;
+      if (c.clock && l.first_ticks != 0)
+        range = {Ns(c.clock->ToNs(l.first_ticks)),
+                 Ns(c.clock->ToNs(l.last_ticks))};
+      lose(range, l.loss, l.count);
+    }
+    if (!c.clock)
+      lose(c.span, INGERO_LOSS_NO_CLOCK, std::max<uint64_t>(s.calls(), 1));
+    INGERO_RETURN_IF_ERROR(
+        writer->PutRows(&losses, kStreamLossOwner + index));
+    uint64_t flags = 0;
+    if (h.exited != 0) flags |= stream_table::kExited;
+    if (c.info.live) flags |= stream_table::kLive;
+    if (c.clock && c.clock->uses_host_knots())
+      flags |= stream_table::kHostKnots;
+    if (h.clock == INGERO_CLOCK_MONOTONIC) flags |= stream_table::kClockIsMono;
+    const uint64_t self_ns =
+        c.clock && s.self_ticks() != 0
+            ? static_cast<uint64_t>(std::max<int64_t>(
+                  0, c.clock->ToNs(s.first_ticks() + s.self_ticks()) -
+                         c.clock->ToNs(s.first_ticks())))
+            : 0;
+    const uint64_t row[] = {
+        U(c.span.begin), U(c.span.end), 0, h.stream_id, h.pid,
+        s.fingerprint(), s.bytes(), c.calls.count, h.calls_skipped,
+        PlusOne(c.process),
+        static_cast<uint64_t>(c.clock ? c.clock->error_ns() : 0),
+        c.clock ? c.clock->knots() : 0, self_ns, flags};
+    static_assert(std::size(row) == stream_table::kCount);
+    INGERO_RETURN_IF_ERROR(streams.Add(
+        row, FileName(s.path()) + '\0' + FixedText(h.comm) + '\0' +
+                 FixedText(h.tool_version)));
+    ++index;
+  }
+  for (size_t i = 0; i < kernel_streams_.size(); ++i) {
+    const KernelStream& s = *kernel_streams_[i];
+    const ingero_stream_header& h = s.header();
+    uint64_t unknown = 0;
+    for (const BlockRef& ref : s.blocks())
+      if (FindTable(ref.table) == nullptr) ++unknown;
+    Rows losses;
+    losses.schema = &loss_table::kSchema;
+    const auto lose = [&](uint64_t loss, uint64_t count) {
+      if (count == 0) return;
+      const uint64_t row[] = {U(s.span().begin), U(s.span().end), loss, count};
+      losses.Append(row);
+    };
+    lose(INGERO_LOSS_DAMAGED_BLOCK, s.skipped_places());
+    lose(INGERO_LOSS_UNKNOWN_KIND, unknown);
+    lose(INGERO_LOSS_TORN_TAIL, s.torn() && !kernel_[i].info.live ? 1 : 0);
+    INGERO_RETURN_IF_ERROR(
+        writer->PutRows(&losses, kStreamLossOwner + index));
+    uint64_t flags = 0;
+    if (kernel_[i].info.live) flags |= stream_table::kLive;
+    if (h.exited != 0) flags |= stream_table::kExited;
+    const uint64_t row[] = {U(s.span().begin), U(s.span().end), 1, h.stream_id,
+                            h.pid, h.stream_id * 31 + s.bytes(), s.bytes(),
+                            s.rows(), 0, 0, 0, 0, 0, flags};
+    static_assert(std::size(row) == stream_table::kCount);
+    INGERO_RETURN_IF_ERROR(streams.Add(
+        row, FileName(s.path()) + '\0' + FixedText(h.comm) + '\0' +
+                 FixedText(h.tool_version)));
+    ++index;
+  }
+  INGERO_RETURN_IF_ERROR(names.Flush());
+  INGERO_RETURN_IF_ERROR(coverage.Flush());
+  INGERO_RETURN_IF_ERROR(streams.Flush());
+
+  const ingero_stream_header& any =
+      cuda_.empty() ? kernel_streams_.front()->header()
+                    : cuda_.front().stream->header();
+  facts.Add("schema", 0, kSchemaName);
+  facts.Add("schema.version", kSchemaVersion);
+  facts.Add("analysis.version", kAnalysisVersion);
+  facts.Add("ingero.version", 0, INGERO_VERSION);
+  facts.Add("recording", 0, recording_.id);
+  facts.Add("host", 0, FixedText(any.host));
+  facts.Add("boot_id", 0, BootIdText(any.boot_id));
+  facts.Add("wall.real_ns", static_cast<int64_t>(any.created_real_ns));
+  facts.Add("wall.mono_ns",
+            static_cast<int64_t>(any.created_mono_ns) -
+                any.monotonic_offset_ns);
+  facts.Add("span.begin", span_.begin.value);
+  facts.Add("span.end", span_.end.value);
+  facts.Add("cpus", static_cast<int64_t>(kernel_facts_.cpus));
+  facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));
+  facts.Add("joined", static_cast<int64_t>(joined));
+  facts.Add("count.calls", static_cast<int64_t>(calls_));
+  facts.Add("count.switches", static_cast<int64_t>(kernel_facts_.switches));
+  facts.Add("count.tasks", static_cast<int64_t>(kernel_facts_.tasks));
+  facts.Add("count.samples", static_cast<int64_t>(kernel_facts_.samples));
+  facts.Add("count.events",
+            static_cast<int64_t>(calls_ + kernel_facts_.switches +
+                                 kernel_facts_.tasks + kernel_facts_.samples));
+  for (const auto& [process, mask] : layers)
+    facts.Add("layers." + std::to_string(process),
+              static_cast<int64_t>(mask));
+  for (size_t i = 0; i < kernel_facts_.spans.size(); ++i) {
+    facts.Add("kernel_span." + std::to_string(i),
+              kernel_facts_.spans[i].begin.value);
+    facts.Add("kernel_span_end." + std::to_string(i),
+              kernel_facts_.spans[i].end.value);
+  }
+  return facts.Write(writer, 0);
+}
+
+MergeSummary Merger::Summarize(const TraceReader& reader) const {
+  MergeSummary s;
+  s.store_path = store_;
+  for (const StoredStream& stream : reader.streams())
+    ++(stream.kernel ? s.kernel_streams : s.cuda_streams);
+  s.calls = static_cast<uint64_t>(reader.Fact("count.calls"));
+  s.switches = static_cast<uint64_t>(reader.Fact("count.switches"));
+  s.tasks = static_cast<uint64_t>(reader.Fact("count.tasks"));
+  s.samples = static_cast<uint64_t>(reader.Fact("count.samples"));
+  s.store_bytes = reader.file().size();
+  s.notes = notes_;
+  for (const std::string& missing : reader.facts().missing)
+    s.notes.push_back(missing);
+  for (const analysis::Loss& loss : reader.losses()) {
+    const std::string& name =
+        loss.process == analysis::kNone
+            ? std::string("kernel stream")
+            : reader.processes()[loss.process].name + "/" +
+                  std::to_string(reader.processes()[loss.process].pid);
+    s.notes.push_back(fmt::format("{}: {} x {}: {}", name, loss.count, loss.id,
+                                  loss.text));
+  }
+  return s;
+}
+
+// Under sudo the files belong to whom the folder belongs to.
+void Merger::GiveToOwner(const std::string& path) const {
+  if (geteuid() != 0) return;
+  const std::string parent = store_.find('/') == std::string::npos
+                                 ? "."
+                                 : store_.substr(0, store_.find_last_of('/'));
+  struct stat st;
+  if (stat(parent.c_str(), &st) == 0 && st.st_uid != 0 &&
+      lchown(path.c_str(), st.st_uid, st.st_gid) != 0) {
+    // The data are there and readable; only deleting them may need sudo.
+  }
+}
+
+Result<MergeSummary> Merger::Run() {
+  INGERO_RETURN_IF_ERROR(ReadStreams());
+  if (cuda_.empty() && kernel_.empty())
+    return Status::Error("recording " + recording_.id +
+                         " has no readable stream" +
+                         (notes_.empty() ? "" : ": " + notes_.front()));
+  if (mkdir(store_.c_str(), 0755) != 0 && errno != EEXIST)
+    return Status::Errno("create " + store_, errno);
+  GiveToOwner(store_);
+  INGERO_ASSIGN_OR_RETURN(StoreLock lock, StoreLock::Take(store_));
+  GiveToOwner(store_ + "/merge.lock");
+  {
+    INGERO_ASSIGN_OR_RETURN(auto merged, AlreadyMerged());
+    if (merged) return std::move(*merged);
+  }
+
+  const std::string data = store_ + "/data.mdb";
+  const std::string next = data + ".new";
+  INGERO_ASSIGN_OR_RETURN(auto writer, StoreWriter::Create(next));
+  INGERO_RETURN_IF_ERROR(WriteEvents(writer.get()));
+  INGERO_RETURN_IF_ERROR(WriteDescription(writer.get()));
+  INGERO_RETURN_IF_ERROR(writer->Flush());
+  {
+    INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(next, false));
+    ResultFile results(*reader);
+    INGERO_RETURN_IF_ERROR(results.Open(data + ".results"));
+    analysis::Attribute(*reader, &results, [&](double fraction) {
+      Report("attributing", fraction, calls_ + kernel_facts_.switches);
+    });
+    reader.reset();
+    INGERO_RETURN_IF_ERROR(results.CopyTo(writer.get()));
+    Facts facts;
+    for (const auto& [table, longest] : results.longest())
+      facts.Add("longest_ns." + table, longest);
+    facts.Add("attributed", 1);
+    INGERO_RETURN_IF_ERROR(facts.Write(writer.get(), 1));
+  }
+  INGERO_RETURN_IF_ERROR(writer->Finish());
+  if (rename(next.c_str(), data.c_str()) != 0)
+    return Status::Errno("rename " + next, errno);
+  if (auto dir = OpenFile(store_, O_RDONLY | O_DIRECTORY); dir.ok())
+    (void)fsync(dir->get());
+  GiveToOwner(data);
+
+  INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(data, false));
+  MergeSummary summary = Summarize(*reader);
+  const uint64_t now = static_cast<uint64_t>(reader->Fact("count.events"));
+  summary.added_events = now > events_before_ ? now - events_before_ : 0;
+  Report("done", 1, now);
+  return summary;
+}
+
+}  // namespace
+
+Result<MergeSummary> Merge(const MergeOptions& options) {
+  const std::vector<std::string> dirs =
+      options.dirs.empty() ? DefaultTraceDirs() : options.dirs;
+  const std::vector<Recording> recordings = ListRecordings(dirs);
+  std::string places;
+  for (const std::string& dir : dirs)
+    places += (places.empty() ? "" : ", ") + dir;
+  if (recordings.empty())
+    return Status::Error(
+        "no recording in " + places +
+        "; make one with `LD_PRELOAD=libingero_cuda.so PROGRAM`, and `sudo "
+        "ingero-kprobe` beside it");
+  const Recording* chosen = &recordings.back();
+  if (!options.recording.empty()) {
+    chosen = nullptr;
+    for (const Recording& r : recordings)
+      if (r.id == options.recording) chosen = &r;
+    if (chosen == nullptr)
+      return Status::Error("no recording " + options.recording + " in " +
+                           places + "; `ingero list` shows those there are");
+  }
+  return Merger(options, *chosen).Run();
+}
+
+Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
+    const std::string& path) {
+  struct stat st;
+  if (stat(path.c_str(), &st) != 0)
+    return Status::Errno("open store " + path, errno);
+  const std::string data = StoreDataPath(path);
+  if (S_ISDIR(st.st_mode) && access(data.c_str(), F_OK) != 0)
+    return Status::Error(path + ": not a store: no data.mdb in this folder");
+  auto reader = TraceReader::Open(data, true);
+  if (!reader.ok()) return reader.status();
+  if ((*reader)->Fact("attributed") == 0)
+    return Status::Error(data +
+                         ": its merge did not end; run `ingero merge` again");
+  return std::unique_ptr<analysis::ReportSource>(std::move(*reader));
+}
+
+Result<std::string> FindNewestStore() {
+  const std::vector<std::string> dirs = DefaultTraceDirs();
+  std::string newest, places;
+  timespec newest_time{};
+  for (const std::string& dir : dirs) {
+    places += (places.empty() ? "" : ", ") + dir;
+    for (const std::string& store : ListStores(dir)) {
+      struct stat st;
+      if (stat((store + "/data.mdb").c_str(), &st) != 0) continue;
+      const bool later =
+          std::tie(st.st_mtim.tv_sec, st.st_mtim.tv_nsec) >
+          std::tie(newest_time.tv_sec, newest_time.tv_nsec);
+      if (!newest.empty() && !later) continue;
+      newest = store;
+      newest_time = st.st_mtim;
+    }
+  }
+  if (newest.empty())
+    return Status::Error("no merged recording in " + places +
+                         "; run `ingero merge` first");
+  return newest;
+}
+
+}  // namespace ingero::merge

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/recordings.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "base/trace_dir.h"
+#include "merge/kernel_stream.h"
+
+namespace ingero::merge {
+namespace {
+
+constexpr char kSuffix[] = ".ingero";
+
+std::string Boot() {
+  auto text = ReadWholeFile("/proc/sys/kernel/random/boot_id");
+  if (!text.ok()) return "";
+  std::string hex;
+  for (char c : *text)
+    if (c != '-' && c != '\n') hex += c;
+  return hex;
+}
+
+int64_t MonotonicNow() {
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+// Field 22 of /proc/<pid>/stat; 0 = no such process.
+uint64_t StartTicks(uint32_t pid) {
+  auto stat = ReadWholeFile("/proc/" + std::to_string(pid) + "/stat");
+  if (!stat.ok()) return 0;
+  const size_t comm_end = stat->rfind(')');  // comm may hold blanks and ')'
+  if (comm_end == std::string::npos) return 0;
+  const char* p = stat->c_str() + comm_end + 1;
+  for (int field = 3; field <= 22; ++field) {
+    while (*p == ' ') ++p;
+    if (field == 22) return std::strtoull(p, nullptr, 10);
+    while (*p != ' ' && *p != '\0') ++p;
+  }
+  return 0;
+}
+
+// The last tick that the file tells of, from the block headers and the LIVE
+// blocks; and one knot to turn it into ns.
+struct Tail {
+  uint64_t last_ticks = 0;
+  std::optional<ingero_knot> first, last;  // knots that were met
+};
+
+void ScanRecords(std::string_view records, Tail* tail) {
+  size_t at = 0;
+  while (at + 8 <= records.size()) {
+    ingero_record r;
+    std::memcpy(&r, records.data() + at, sizeof(r));
+    const size_t size = size_t{r.size8} * 8;
+    if (r.kind == 0 || size == 0 || at + size > records.size()) break;
+    if (r.kind == INGERO_RECORD_CALL && size >= sizeof(ingero_call)) {
+      ingero_call c;
+      std::memcpy(&c, records.data() + at, sizeof(c));
+      tail->last_ticks = std::max<uint64_t>(
+          tail->last_ticks,
+          c.start_ticks + (uint64_t{c.duration_hi} << 32 | c.duration_lo));
+    } else if (r.kind == INGERO_RECORD_KNOT && size >= sizeof(ingero_knot)) {
+      ingero_knot k;
+      std::memcpy(&k, records.data() + at, sizeof(k));
+      if (!tail->first || k.ticks < tail->first->ticks) tail->first = k;
+      if (!tail->last || k.ticks > tail->last->ticks) tail->last = k;
+      tail->last_ticks = std::max<uint64_t>(tail->last_ticks, k.ticks);
+    }
+    at += size;
+  }
+}
+
+// Where a CUDA stream ends, on the host's CLOCK_MONOTONIC.
+int64_t CudaEnd(const OpenStream& stream) {
+  const ingero_stream_header& h = stream.header;
+  const uint64_t blocks =
+      (stream.bytes + h.block_bytes - 1) / h.block_bytes;
+  Tail tail;
+  std::string records;
+  for (uint64_t i = 1; i < blocks; ++i) {
+    ingero_block_header b;
+    auto got = stream.file.ReadAt(i * h.block_bytes, &b, sizeof(b));
+    if (!got.ok() || *got != sizeof(b)) break;
+    if (b.magic != INGERO_MAGIC_BLOCK) continue;
+    const bool live = b.type == INGERO_BLOCK_LIVE;
+    if (!live && b.type != INGERO_BLOCK_DATA) continue;
+    if (!live) tail.last_ticks = std::max<uint64_t>(tail.last_ticks,
+                                                    b.last_ticks);
+    for (const ingero_inflight& f : b.inflight)
+      if (live && f.func != 0)
+        tail.last_ticks = std::max<uint64_t>(tail.last_ticks, f.start_ticks);
+    // DATA blocks are read only until a knot is known.
+    if (!live && tail.first) continue;
+    const uint64_t bytes = std::min<uint64_t>(b.cursor & UINT32_MAX,
+                                              h.block_bytes - sizeof(b));
+    if (!stream.file.ReadAt(i * h.block_bytes + sizeof(b), bytes, &records)
+             .ok())
+      break;
+    ScanRecords(records, &tail);
+  }
+  const int64_t created = stream.created_ns();
+  if (tail.last_ticks == 0) return created;
+  const auto offset = static_cast<uint64_t>(h.monotonic_offset_ns);
+  int64_t end = created;
+  if (h.clock == INGERO_CLOCK_MONOTONIC) {
+    end = static_cast<int64_t>(tail.last_ticks - offset);
+  } else if (tail.last) {
+    double ns_per_tick =
+        h.tsc_hz != 0 ? 1e9 / static_cast<double>(h.tsc_hz) : 0;
+    if (ns_per_tick == 0 && tail.last->ticks != tail.first->ticks)
+      ns_per_tick =
+          static_cast<double>(tail.last->mono_ns - tail.first->mono_ns) /
+          static_cast<double>(tail.last->ticks - tail.first->ticks);
+    end = static_cast<int64_t>(tail.last->mono_ns - offset);
+    if (tail.last_ticks > tail.last->ticks)
+      end += static_cast<int64_t>(std::min(
+          static_cast<double>(tail.last_ticks - tail.last->ticks) *
+              ns_per_tick,
+          1e18));
+  }
+  return std::max(created, end);
+}
+
+std::string StemOf(const StreamInfo& s) {
+  const time_t seconds = s.created_real_ns / 1'000'000'000;
+  tm utc{};
+  gmtime_r(&seconds, &utc);
+  return fmt::format("{:04}{:02}{:02}-{:02}{:02}{:02}-{}", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                     utc.tm_sec, s.boot_id.substr(0, 4));
+}
+
+}  // namespace
+
+std::vector<std::string> ListStores(const std::string& dir) {
+  std::vector<std::string> stores;
+  std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
+  if (open == nullptr) return stores;
+  while (const dirent* entry = readdir(open.get()))
+    if (std::string_view(entry->d_name).ends_with(".store"))
+      stores.push_back(dir + "/" + entry->d_name);
+  return stores;
+}
+
+bool WriterRuns(const ingero_stream_header& header) {
+  if (BootIdText(header.boot_id) != Boot()) return false;
+  struct stat own;
+  if (stat("/proc/self/ns/pid", &own) == 0 && header.pid_namespace != 0 &&
+      own.st_ino != header.pid_namespace)
+    return false;  // its pid means nothing here
+  return header.pid != 0 && StartTicks(header.pid) == header.start_clock_ticks;
+}
+
+std::optional<StreamInfo> InspectStream(const std::string& path) {
+  StreamInfo info;
+  info.path = path;
+  auto stream = OpenStreamFile(path);
+  if (!stream.ok()) {
+    // Empty files and other programs' files are no streams; a stream that
+    // can't be read is worth a line.
+    uint64_t magic = 0;
+    auto file = InputFile::Open(path);
+    if (!file.ok()) {
+      info.problem = file.status().message();
+      return info;
+    }
+    auto got = file->ReadAt(0, &magic, sizeof(magic));
+    if (!got.ok() || *got != sizeof(magic) ||
+        (magic != INGERO_MAGIC_CUDA && magic != INGERO_MAGIC_KERNEL))
+      return std::nullopt;
+    info.problem = stream.status().message();
+    return info;
+  }
+  const ingero_stream_header& h = stream->header;
+  info.kernel = stream->kernel();
+  info.stream_id = h.stream_id;
+  info.boot_id = BootIdText(h.boot_id);
+  info.pid = h.pid;
+  info.comm = FixedText(h.comm);
+  info.host = FixedText(h.host);
+  info.created_real_ns = static_cast<int64_t>(h.created_real_ns);
+  info.bytes = stream->bytes;
+  info.live = h.exited == 0 && WriterRuns(h);
+  info.span.begin = Ns(stream->created_ns());
+  if (info.kernel) {
+    auto kernel = KernelStream::Open(path, false);
+    if (!kernel.ok()) {
+      info.problem = kernel.status().message();
+      return info;
+    }
+    info.span.end = (*kernel)->span().end;
+  } else {
+    info.span.end = Ns(CudaEnd(*stream));
+  }
+  if (info.live) info.span.end = std::max(info.span.end, Ns(MonotonicNow()));
+  return info;
+}
+
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs) {
+  std::vector<StreamInfo> streams;
+  for (const std::string& dir : dirs) {
+    std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
+    if (open == nullptr) continue;
+    while (const dirent* entry = readdir(open.get())) {
+      const std::string_view name = entry->d_name;
+      if (!name.ends_with(kSuffix)) continue;
+      auto info = InspectStream(dir + "/" + std::string(name));
+      if (info) streams.push_back(std::move(*info));
+    }
+  }
+  std::sort(streams.begin(), streams.end(),
+            [](const StreamInfo& a, const StreamInfo& b) {
+              return std::tie(a.boot_id, a.span.begin, a.path) <
+                     std::tie(b.boot_id, b.span.begin, b.path);
+            });
+  // A copy of a stream is the same stream: the longer one counts.
+  std::map<uint64_t, size_t> by_id;
+  std::vector<StreamInfo> unreadable, unique;
+  for (StreamInfo& s : streams) {
+    if (!s.problem.empty()) {
+      unreadable.push_back(std::move(s));
+      continue;
+    }
+    const auto [it, added] = by_id.try_emplace(s.stream_id, unique.size());
+    if (added)
+      unique.push_back(std::move(s));
+    else if (s.bytes > unique[it->second].bytes)
+      unique[it->second] = std::move(s);
+  }
+  streams = std::move(unique);
+  // A sweep over each boot: a stream that begins after all before it have
+  // ended begins a new recording.
+  std::vector<Recording> recordings;
+  Ns covered;
+  for (StreamInfo& s : streams) {
+    const bool same = !recordings.empty() &&
+                      recordings.back().streams.front().boot_id == s.boot_id &&
+                      s.span.begin <= covered;
+    if (!same) {
+      recordings.push_back({});
+      covered = s.span.end;
+    }
+    covered = std::max(covered, s.span.end);
+    recordings.back().streams.push_back(std::move(s));
+  }
+  std::stable_sort(recordings.begin(), recordings.end(),
+                   [](const Recording& a, const Recording& b) {
+                     return a.streams.front().created_real_ns <
+                            b.streams.front().created_real_ns;
+                   });
+  // Said with the newest recording: when they were made is not known.
+  if (!recordings.empty())
+    for (StreamInfo& s : unreadable)
+      recordings.back().streams.push_back(std::move(s));
+  std::map<std::string, int> used;
+  for (Recording& r : recordings) {
+    r.id = StemOf(r.streams.front());
+    if (const int n = ++used[r.id]; n > 1) r.id += fmt::format("-{}", n);
+    r.store_path = dirs.front() + "/" + r.id + ".store";
+    r.merged = access((r.store_path + "/data.mdb").c_str(), F_OK) == 0;
+  }
+  return recordings;
+}
+
+}  // namespace ingero::merge

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/store.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <lmdb.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ingero::merge {
+namespace {
+
+constexpr size_t kKeyBytes = 26;
+constexpr uint64_t kSignBit = uint64_t{1} << 63;
+
+template <typename T>
+T LoadAt(std::string_view bytes, size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+// ---- LMDB's file format, data version 1 (little endian, 64 bit) ----------
+
+constexpr uint32_t kLmdbMagic = 0xBEEFC0DE;
+constexpr uint32_t kLmdbVersion = 1;
+constexpr size_t kPageHeader = 16;
+constexpr size_t kNodeHeader = 8;
+constexpr uint16_t kPageBranch = 0x01, kPageLeaf = 0x02, kPageOverflow = 0x04,
+                   kPageMeta = 0x08;
+constexpr uint16_t kNodeBigData = 0x01;
+constexpr uint64_t kNoPage = ~uint64_t{0};
+constexpr int kMaxDepth = 32;  // LMDB's own bound (CURSOR_STACK)
+
+struct LmdbDb {
+  uint32_t pad;  // of the first: page size
+  uint16_t flags, depth;
+  uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
+};
+static_assert(sizeof(LmdbDb) == 48);
+
+struct LmdbMeta {
+  uint32_t magic, version;
+  uint64_t address, map_size;
+  LmdbDb free_db, main_db;
+  uint64_t last_page, txn_id;
+};
+static_assert(sizeof(LmdbMeta) == 136);
+
+struct LmdbPageHeader {
+  uint64_t number;
+  uint16_t pad, flags;
+  uint16_t lower, upper;  // overflow: uint32_t count of pages instead
+};
+static_assert(sizeof(LmdbPageHeader) == kPageHeader);
+
+Status Damaged(const std::string& what) {
+  return Status::Error("damaged store: " + what +
+                       "; run `ingero merge` again to make a new one");
+}
+
+Status LmdbError(const std::string& what, int rc) {
+  std::string hint;
+  if (rc == ENOSPC) hint = "; free disk space or choose another -o";
+  if (rc == ENOMEM) hint = "; more memory or address space is needed";
+  return Status::Error(what + ": " + mdb_strerror(rc) + hint);
+}
+
+}  // namespace
+
+std::string EncodeKey(const BlockRef& ref) {
+  std::string key(kKeyBytes, '\0');
+  const uint16_t table = htobe16(ref.table);
+  const uint32_t owner = htobe32(ref.owner);
+  const uint64_t first =
+      htobe64(static_cast<uint64_t>(ref.first_ns) ^ kSignBit);
+  const uint64_t last = htobe64(static_cast<uint64_t>(ref.last_ns) ^ kSignBit);
+  const uint32_t sequence = htobe32(ref.sequence);
+  std::memcpy(&key[0], &table, 2);
+  std::memcpy(&key[2], &owner, 4);
+  std::memcpy(&key[6], &first, 8);
+  std::memcpy(&key[14], &last, 8);
+  std::memcpy(&key[22], &sequence, 4);
+  return key;
+}
+
+bool DecodeKey(std::string_view key, BlockRef* ref) {
+  if (key.size() != kKeyBytes) return false;
+  ref->table = be16toh(LoadAt<uint16_t>(key, 0));
+  ref->owner = be32toh(LoadAt<uint32_t>(key, 2));
+  ref->first_ns =
+      static_cast<int64_t>(be64toh(LoadAt<uint64_t>(key, 6)) ^ kSignBit);
+  ref->last_ns =
+      static_cast<int64_t>(be64toh(LoadAt<uint64_t>(key, 14)) ^ kSignBit);
+  ref->sequence = be32toh(LoadAt<uint32_t>(key, 22));
+  return true;
+}
+
+std::string StoreDataPath(const std::string& path) {
+  struct stat st;
+  if (stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode))
+    return path + "/data.mdb";
+  return path;
+}
+
+// ---- writing --------------------------------------------------------------
+
+struct StoreWriter::Env {
+  MDB_env* env = nullptr;
+  size_t map_bytes = kFirstMapBytes;
+  ~Env() {
+    if (env != nullptr) mdb_env_close(env);
+  }
+};
+
+StoreWriter::StoreWriter(std::string path)
+    : path_(std::move(path)), env_(std::make_unique<Env>()) {}
+
+StoreWriter::~StoreWriter() {
+  env_.reset();
+  if (!finished_) unlink(path_.c_str());
+}
+
+Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
+    const std::string& path) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT)
+    return Status::Errno("replace " + path, errno);
+  std::unique_ptr<StoreWriter> writer(new StoreWriter(path));
+  Env& e = *writer->env_;
+  int rc = mdb_env_create(&e.env);
+  if (rc == 0) rc = mdb_env_set_mapsize(e.env, e.map_bytes);
+  // No lock file: nobody else knows this file before it is renamed. No sync
+  // before Finish(): what a crash leaves of it is never looked at.
+  if (rc == 0)
+    rc = mdb_env_open(e.env, path.c_str(),
+                      MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS,
+                      0644);
+  if (rc != 0) return LmdbError("create " + path, rc);
+  return writer;
+}
+
+Status StoreWriter::PutBlock(std::string block) {
+  INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
+  BlockRef ref;
+  ref.table = p.table;
+  ref.owner = p.owner;
+  ref.first_ns = p.first_ns;
+  ref.last_ns = p.last_ns;
+  ref.sequence = sequences_[uint64_t{p.table} << 32 | p.owner]++;
+  batch_bytes_ += block.size();
+  batch_.emplace_back(EncodeKey(ref), std::move(block));
+  return batch_bytes_ >= kBatchBytes ? Commit() : Status();
+}
+
+Status StoreWriter::PutRows(Rows* rows, uint32_t owner) {
+  if (rows->size() == 0) return {};
+  std::string block;
+  EncodeBlock(*rows, owner, &block);
+  rows->Clear();
+  return PutBlock(std::move(block));
+}
+
+Status StoreWriter::Grow() {
+  // Twice the size; where the address space is limited, what still fits.
+  for (size_t step = env_->map_bytes; step >= kFirstMapBytes; step /= 2) {
+    const int rc = mdb_env_set_mapsize(env_->env, env_->map_bytes + step);
+    if (rc == 0) {
+      env_->map_bytes += step;
+      return {};
+    }
+    // A failed attempt leaves the environment without a map: put one back.
+    const int back = mdb_env_set_mapsize(env_->env, env_->map_bytes);
+    if (back != 0) return LmdbError("map " + path_, back);
+    if (rc != ENOMEM) return LmdbError("grow " + path_, rc);
+  }
+  return LmdbError("grow " + path_, ENOMEM);
+}
+
+Status StoreWriter::Commit() {
+  std::sort(batch_.begin(), batch_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  while (!batch_.empty()) {
+    MDB_txn* txn = nullptr;
+    MDB_dbi dbi = 0;
+    int rc = mdb_txn_begin(env_->env, nullptr, 0, &txn);
+    if (rc != 0) return LmdbError("begin a transaction in " + path_, rc);
+    rc = mdb_dbi_open(txn, nullptr, 0, &dbi);
+    for (size_t i = 0; rc == 0 && i < batch_.size(); ++i) {
+      MDB_val key{batch_[i].first.size(), batch_[i].first.data()};
+      MDB_val value{batch_[i].second.size(), batch_[i].second.data()};
+      rc = mdb_put(txn, dbi, &key, &value, MDB_NOOVERWRITE);
+    }
+    if (rc == 0) {
+      rc = mdb_txn_commit(txn);  // frees txn whatever it returns
+    } else {
+      mdb_txn_abort(txn);
+    }
+    if (rc == MDB_MAP_FULL) {
+      INGERO_RETURN_IF_ERROR(Grow());
+      continue;
+    }
+    if (rc != 0) return LmdbError("write " + path_, rc);
+    batch_.clear();
+  }
+  batch_bytes_ = 0;
+  return {};
+}
+
+Status StoreWriter::Flush() { return Commit(); }
+
+Status StoreWriter::Finish() {
+  INGERO_RETURN_IF_ERROR(Commit());
+  int rc = mdb_env_sync(env_->env, 1);
+  if (rc != 0) return LmdbError("sync " + path_, rc);
+  env_.reset();
+  // LMDB writes its meta pages through another descriptor; sync the file as a
+  // whole, so that the rename that follows publishes nothing half-written.
+  INGERO_ASSIGN_OR_RETURN(Fd fd, OpenFile(path_, O_RDONLY));
+  if (fsync(fd.get()) != 0) return Status::Errno("sync " + path_, errno);
+  finished_ = true;
+  return {};
+}
+
+// ---- reading --------------------------------------------------------------
+
+Result<std::unique_ptr<StoreFile>> StoreFile::Open(
+    const std::string& data_path) {
+  auto opened = InputFile::Open(data_path);
+  if (!opened.ok()) return opened.status();
+  std::unique_ptr<StoreFile> file(new StoreFile(std::move(*opened)));
+  INGERO_ASSIGN_OR_RETURN(file->size_, file->file_.Size());
+  Status s = file->Walk();
+  if (!s.ok()) return std::move(s).In(data_path);
+  return file;
+}
+
+Status StoreFile::Walk() {
+  if (size_ == 0) return Damaged("the file is empty");
+  // Meta pages: page 0 and 1. The newer valid one rules. Page size is only
+  // known from them; every sane one is a power of two from 512 on.
+  std::string head;
+  INGERO_RETURN_IF_ERROR(
+      file_.ReadAt(0, std::min<uint64_t>(size_, 2 * 65536 + 512), &head));
+  const auto read_meta = [&](size_t at, LmdbMeta* meta) {
+    if (head.size() < at + kPageHeader + sizeof(LmdbMeta)) return false;
+    const auto page = LoadAt<LmdbPageHeader>(head, at);
+    *meta = LoadAt<LmdbMeta>(head, at + kPageHeader);
+    return (page.flags & kPageMeta) != 0 && meta->magic == kLmdbMagic;
+  };
+  LmdbMeta first, second;
+  if (!read_meta(0, &first))
+    return Status::Error("not an ingero store: no LMDB header");
+  if (first.version != kLmdbVersion)
+    return Status::Error("not an ingero store: LMDB data version " +
+                         std::to_string(first.version) + ", this ingero reads " +
+                         std::to_string(kLmdbVersion));
+  const uint64_t page_bytes = first.free_db.pad;
+  if (page_bytes < 512 || page_bytes > 65536 ||
+      (page_bytes & (page_bytes - 1)) != 0)
+    return Damaged("impossible page size");
+  if (!read_meta(page_bytes, &second) || second.version != kLmdbVersion ||
+      second.free_db.pad != page_bytes)
+    return Damaged("its second header does not fit the first");
+  const LmdbMeta& meta = second.txn_id > first.txn_id ? second : first;
+  const uint64_t pages = size_ / page_bytes;
+  if (meta.last_page >= pages)
+    return Damaged("it is cut off: " + std::to_string(size_) + " bytes of " +
+                   std::to_string((meta.last_page + 1) * page_bytes));
+  if (meta.main_db.flags != 0)
+    return Status::Error("not an ingero store: another program's database");
+  if (meta.main_db.root == kNoPage || meta.main_db.entries == 0)
+    return Status::Error("not an ingero store: it holds no entries");
+
+  // Depth first, in key order. Each page is visited at most once: a page seen
+  // twice is a loop or a shared child.
+  struct Frame {
+    std::string page;
+    size_t next = 0;  // index of the next node
+  };
+  std::vector<bool> seen(pages, false);
+  std::vector<Frame> stack;
+  BlockRef previous;
+  std::string previous_key;
+  uint64_t next_page = meta.main_db.root;
+  while (true) {
+    if (next_page != kNoPage) {
+      if (next_page < 2 || next_page > meta.last_page || seen[next_page] ||
+          stack.size() >= kMaxDepth)
+        return Damaged("a page points to an impossible page");
+      seen[next_page] = true;
+      Frame frame;
+      INGERO_RETURN_IF_ERROR(
+          file_.ReadAt(next_page * page_bytes, page_bytes, &frame.page));
+      if (frame.page.size() != page_bytes) return Damaged("it is cut off");
+      const auto h = LoadAt<LmdbPageHeader>(frame.page, 0);
+      const uint16_t kind = h.flags & (kPageBranch | kPageLeaf |
+                                       kPageOverflow | kPageMeta);
+      if (h.number != next_page || (kind != kPageBranch && kind != kPageLeaf) ||
+          (h.flags & 0x60) != 0 || h.lower < kPageHeader || h.lower > h.upper ||
+          h.upper > page_bytes || (h.lower - kPageHeader) % 2 != 0)
+        return Damaged("page " + std::to_string(next_page) +
+                       " has an impossible header");
+      stack.push_back(std::move(frame));
+      next_page = kNoPage;
+    }
+    if (stack.empty()) break;
+    Frame& top = stack.back();
+    const auto h = LoadAt<LmdbPageHeader>(top.page, 0);
+    const size_t nodes = (h.lower - kPageHeader) / 2;
+    if (top.next == nodes) {
+      stack.pop_back();
+      continue;
+    }
+    const size_t at =
+        LoadAt<uint16_t>(top.page, kPageHeader + 2 * top.next);
+    const bool leftmost = top.next == 0;
+    ++top.next;
+    if (at < h.upper || at + kNodeHeader > page_bytes)
+      return Damaged("an entry lies outside of its page");
+    const auto lo = LoadAt<uint16_t>(top.page, at);
+    const auto hi = LoadAt<uint16_t>(top.page, at + 2);
+    const auto flags = LoadAt<uint16_t>(top.page, at + 4);
+    const auto key_bytes = LoadAt<uint16_t>(top.page, at + 6);
+    if (at + kNodeHeader + key_bytes > page_bytes)
+      return Damaged("a key lies outside of its page");
+    if (h.flags & kPageBranch) {
+      if (key_bytes != kKeyBytes && !(leftmost && key_bytes == 0))
+        return Damaged("a branch key has an impossible size");
+      next_page = uint64_t{lo} | uint64_t{hi} << 16 | uint64_t{flags} << 32;
+      if (next_page == kNoPage) return Damaged("a page points nowhere");
+      continue;
+    }
+    const std::string_view key =
+        std::string_view(top.page).substr(at + kNodeHeader, key_bytes);
+    BlockRef ref;
+    if (!DecodeKey(key, &ref))
+      return blocks_.empty()
+                 ? Status::Error(
+                       "not an ingero store: another program's database")
+                 : Damaged("a key has an impossible size");
+    if (!previous_key.empty() && key <= previous_key)
+      return Damaged("its keys are out of order");
+    previous_key.assign(key);
+    const uint64_t value_bytes = uint64_t{lo} | uint64_t{hi} << 16;
+    const size_t value_at = at + kNodeHeader + key_bytes;
+    if ((flags & ~kNodeBigData) != 0 || value_bytes > UINT32_MAX)
+      return Damaged("an entry has impossible flags");
+    if (flags & kNodeBigData) {
+      if (value_at + 8 > page_bytes)
+        return Damaged("an entry lies outside of its page");
+      const auto page = LoadAt<uint64_t>(top.page, value_at);
+      const uint64_t span =
+          (kPageHeader + value_bytes + page_bytes - 1) / page_bytes;
+      if (page < 2 || page > meta.last_page ||
+          span > meta.last_page + 1 - page)
+        return Damaged("a value lies outside of the file");
+      for (uint64_t i = page; i < page + span; ++i) {
+        if (seen[i]) return Damaged("two values share a page");
+        seen[i] = true;
+      }
+      ref.offset = page * page_bytes + kPageHeader;
+    } else {
+      if (value_at + value_bytes > page_bytes)
+        return Damaged("a value lies outside of its page");
+      ref.offset = (stack.size() > 0 ? LoadAt<LmdbPageHeader>(top.page, 0).number
+                                     : 0) *
+                       page_bytes +
+                   value_at;
+    }
+    ref.bytes = static_cast<uint32_t>(value_bytes);
+    blocks_.push_back(ref);
+  }
+  if (blocks_.size() != meta.main_db.entries)
+    return Damaged("it holds " + std::to_string(blocks_.size()) + " of " +
+                   std::to_string(meta.main_db.entries) + " entries");
+  return {};
+}
+
+std::span<const BlockRef> StoreFile::Table(uint16_t table) const {
+  const auto less = [](const BlockRef& r, uint16_t t) { return r.table < t; };
+  const auto begin =
+      std::lower_bound(blocks_.begin(), blocks_.end(), table, less);
+  auto end = begin;
+  while (end != blocks_.end() && end->table == table) ++end;
+  return {begin, end};
+}
+
+std::span<const BlockRef> StoreFile::Owner(uint16_t table,
+                                           uint32_t owner) const {
+  const auto key = [](const BlockRef& r) {
+    return uint64_t{r.table} << 32 | r.owner;
+  };
+  const uint64_t wanted = uint64_t{table} << 32 | owner;
+  const auto begin = std::lower_bound(
+      blocks_.begin(), blocks_.end(), wanted,
+      [&](const BlockRef& r, uint64_t k) { return key(r) < k; });
+  const auto end = std::upper_bound(
+      begin, blocks_.end(), wanted,
+      [&](uint64_t k, const BlockRef& r) { return k < key(r); });
+  return {begin, end};
+}
+
+Status StoreFile::Read(const BlockRef& ref, std::string* bytes) const {
+  INGERO_RETURN_IF_ERROR(file_.ReadAt(ref.offset, ref.bytes, bytes));
+  if (bytes->size() != ref.bytes) return Damaged("it was cut while being read");
+  return {};
+}
+
+Status StoreFile::VerifyBlocks() const {
+  std::string bytes;
+  for (const BlockRef& ref : blocks_) {
+    INGERO_RETURN_IF_ERROR(Read(ref, &bytes));
+    Status s = CheckBlock(bytes);
+    if (!s.ok()) return Damaged(s.message());
+    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(bytes));
+    if (p.table != ref.table || p.owner != ref.owner ||
+        p.first_ns != ref.first_ns || p.last_ns != ref.last_ns ||
+        BlockBytes(p) != ref.bytes)
+      return Damaged("a key does not fit its block");
+  }
+  return {};
+}
+
+Status StoreFile::ReadAll(const TableSchema& schema, Rows* rows) const {
+  rows->schema = &schema;
+  rows->Clear();
+  std::string bytes;
+  Rows chunk;
+  for (const BlockRef& ref : Table(schema.id)) {
+    INGERO_RETURN_IF_ERROR(Read(ref, &bytes));
+    Status s = DecodeBlock(bytes, schema, &chunk);
+    if (!s.ok()) return Damaged(s.message());
+    for (size_t r = 0; r < chunk.size(); ++r)
+      rows->Append(chunk.row(r), schema.has_text ? chunk.texts[r] : "");
+  }
+  return {};
+}
+
+}  // namespace ingero::merge

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening stream files: header checks shared by both kinds.
+#ifndef INGERO_MERGE_STREAM_H_
+#define INGERO_MERGE_STREAM_H_
+
+#include <string.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/interval.h"
+#include "base/status.h"
+#include "wire/wire.h"
+
+namespace ingero::merge {
+
+struct OpenStream {
+  InputFile file;
+  ingero_stream_header header;
+  uint64_t bytes = 0;
+
+  bool kernel() const { return header.magic == INGERO_MAGIC_KERNEL; }
+  // Of the host's CLOCK_MONOTONIC.
+  int64_t created_ns() const {
+    return static_cast<int64_t>(
+        header.created_mono_ns -
+        static_cast<uint64_t>(header.monotonic_offset_ns));
+  }
+};
+
+// A fixed char array that need not be terminated, up to its NUL.
+template <size_t kSize>
+std::string FixedText(const char (&text)[kSize]) {
+  return std::string(text, strnlen(text, kSize));
+}
+
+std::string BootIdText(const __u8 (&boot_id)[16]);
+
+// One line says why a file is not a stream that this version reads.
+Result<OpenStream> OpenStreamFile(const std::string& path);
+
+// Data that is missing or damaged, before it has a place in the store.
+struct LossRow {
+  Interval range;
+  ingero_loss loss;
+  uint64_t count = 0;
+};
+
+// The row of INGERO_LOSSES, or nullptr.
+struct LossInfo {
+  uint32_t value;
+  const char* id;
+  int severity;
+  const char* text;
+};
+const LossInfo* FindLoss(uint64_t value);
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_STREAM_H_

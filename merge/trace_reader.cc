@@ -1,0 +1,894 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/trace_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/tables.h"
+#include "merge/stream.h"
+#include "merge/switch_row.h"
+
+namespace ingero::merge {
+
+using namespace analysis;
+
+// analysis/trace.h repeats the wire's values so that it need not see it.
+#define X(id, value, name) \
+  static_assert(static_cast<int>(INGERO_CLASS_##id) == value);
+INGERO_CLASSES(X)
+#undef X
+static_assert(INGERO_CLASS_REGISTER == static_cast<int>(CallClass::kRegister));
+static_assert(INGERO_CLASS_MODULE == static_cast<int>(CallClass::kModule));
+static_assert(INGERO_CLASS_COPY_ASYNC ==
+              static_cast<int>(CallClass::kCopyAsync));
+static_assert(INGERO_CLASS_SYNC_EVENT ==
+              static_cast<int>(CallClass::kSyncEvent));
+static_assert(INGERO_CLASS_FREE == static_cast<int>(CallClass::kFree));
+static_assert(INGERO_LAYER_LIBRARY == static_cast<int>(Layer::kLibrary));
+static_assert(INGERO_COPY_DEFAULT == static_cast<int>(CopyDirection::kDefault));
+static_assert(INGERO_COPY_H2D ==
+              static_cast<int>(CopyDirection::kHostToDevice));
+
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+int64_t FloorSecond(int64_t t) {
+  const int64_t s = t / kSecondNs * kSecondNs;
+  return t < s ? s - kSecondNs : s;
+}
+int64_t CeilSecond(int64_t t) {
+  const int64_t s = FloorSecond(t);
+  return s == t ? s : s + kSecondNs;
+}
+
+uint32_t MinusOne(uint64_t v) {
+  return v == 0 ? kNone : static_cast<uint32_t>(v - 1);
+}
+
+// Splits "a NUL b NUL c"; missing parts are "".
+std::vector<std::string> Parts(std::string_view text, size_t count) {
+  std::vector<std::string> parts(count);
+  for (size_t i = 0; i < count; ++i) {
+    const bool last = i + 1 == count;
+    const size_t nul = last ? text.npos : text.find('\0');
+    parts[i] = text.substr(0, nul);
+    if (nul == text.npos) break;
+    text.remove_prefix(nul + 1);
+  }
+  return parts;
+}
+
+Ns NsOf(uint64_t v) { return Ns(static_cast<int64_t>(v)); }
+
+// A cursor over rows, with a function that makes a value of a row, or says no.
+template <typename T, typename Decode>
+class DecodingCursor : public Cursor<T> {
+ public:
+  DecodingCursor(const TraceReader* reader, std::unique_ptr<RowCursor> rows,
+                 Decode decode)
+      : reader_(reader), rows_(std::move(rows)), decode_(std::move(decode)) {}
+  ~DecodingCursor() override { reader_->NoteUnreadable(*rows_); }
+  bool Next(T* out) override {
+    while (rows_->Next())
+      if (decode_(*rows_, out)) return true;
+    return false;
+  }
+
+ private:
+  const TraceReader* reader_;
+  std::unique_ptr<RowCursor> rows_;
+  Decode decode_;
+};
+
+template <typename T, typename Decode>
+std::unique_ptr<Cursor<T>> MakeCursor(const TraceReader* reader,
+                                      std::unique_ptr<RowCursor> rows,
+                                      Decode decode) {
+  return std::make_unique<DecodingCursor<T, Decode>>(reader, std::move(rows),
+                                                     std::move(decode));
+}
+
+// What a row of [range) weighs within the window: the range is cut, the time
+// in proportion. False where they do not meet.
+bool ClipTo(Interval window, Interval* range, Ns* time) {
+  const Interval whole = *range;
+  const Interval cut = whole.Clip(window);
+  if (whole.empty()) return window.Contains(whole.begin);
+  if (cut.empty()) return false;
+  if (cut.length() != whole.length()) {
+    const double share = Ratio(cut.length(), whole.length());
+    *time = std::min(cut.length(),
+                     Ns(static_cast<int64_t>(
+                         static_cast<double>(time->value) * share)));
+  }
+  *range = cut;
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TraceReader>> TraceReader::Open(
+    const std::string& data_path, bool verify) {
+  std::unique_ptr<TraceReader> reader(new TraceReader());
+  INGERO_ASSIGN_OR_RETURN(reader->file_, StoreFile::Open(data_path));
+  Status s = verify ? reader->file_->VerifyBlocks() : Status();
+  if (s.ok()) s = reader->Load();
+  if (!s.ok()) return std::move(s).In(data_path);
+  return reader;
+}
+
+Status TraceReader::Load() {
+  Rows rows;
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(fact_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const auto parts = Parts(rows.texts[r], 2);
+    facts_[parts[0]] = {static_cast<int64_t>(rows.at(r, fact_table::kValue)),
+                        parts[1]};
+  }
+  if (FactText("schema") != kSchemaName)
+    return Status::Error("not an ingero store");
+  if (const int64_t version = Fact("schema.version");
+      version != static_cast<int64_t>(kSchemaVersion))
+    return Status::Error(fmt::format(
+        "store version {}, this ingero reads version {}; run `ingero merge` "
+        "again, or use the ingero that wrote it ({})",
+        version, kSchemaVersion, FactText("ingero.version")));
+  span_ = {Ns(Fact("span.begin")), Ns(Fact("span.end"))};
+
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(process_table::kSchema, &rows));
+  std::vector<bool> host_ids;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    using namespace process_table;
+    Process p;
+    p.first_seen = NsOf(rows.at(r, kFirstSeen));
+    p.last_seen = NsOf(rows.at(r, kLastSeen));
+    p.pid = static_cast<uint32_t>(rows.at(r, kPid));
+    p.ns_pid = static_cast<uint32_t>(rows.at(r, kNsPid));
+    p.start = NsOf(rows.at(r, kStart));
+    if (rows.at(r, kExited) != 0) p.exited = NsOf(rows.at(r, kExited) - 1);
+    const uint64_t flags = rows.at(r, process_table::kFlags);
+    if (flags & kHasExitCode)
+      p.exit_code = static_cast<int64_t>(rows.at(r, kExitCode));
+    p.parent = MinusOne(rows.at(r, kParent));
+    p.main_thread = MinusOne(rows.at(r, kMainThread));
+    p.has_cuda = flags & kHasCuda;
+    p.is_ingero = flags & kIsIngero;
+    p.is_kernel = flags & kIsKernel;
+    p.cgroup_id = rows.at(r, kCgroup);
+    const auto parts = Parts(rows.texts[r], 3);
+    p.name = parts[0];
+    p.exe = parts[1];
+    p.cmdline = parts[2];
+    host_ids.push_back(flags & kHostIds);
+    processes_.push_back(std::move(p));
+  }
+  for (Process& p : processes_)
+    if (p.parent != kNone && p.parent >= processes_.size())
+      return Status::Error("damaged store: a parent that does not exist");
+
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(thread_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Thread t;
+    t.tid = static_cast<uint32_t>(rows.at(r, thread_table::kTid));
+    t.process = static_cast<uint32_t>(rows.at(r, thread_table::kProcess));
+    t.name = rows.texts[r];
+    if (t.process >= processes_.size())
+      return Status::Error("damaged store: a thread without a process");
+    threads_.push_back(std::move(t));
+    thread_begin_.push_back(NsOf(rows.at(r, thread_table::kFirstSeen)));
+  }
+  std::vector<uint32_t> order(threads_.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return thread_begin_[a] < thread_begin_[b];
+  });
+  for (uint32_t i : order) {
+    const Thread& t = threads_[i];
+    if (host_ids[t.process]) by_host_tid_.at(t.tid).push_back(i);
+    by_process_tid_[uint64_t{t.process} << 32 | t.tid].push_back(i);
+  }
+
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(function_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Function f;
+    f.name = rows.texts[r];
+    f.layer = static_cast<Layer>(rows.at(r, function_table::kLayer));
+    f.call_class = static_cast<CallClass>(rows.at(r, function_table::kClass));
+    functions_.push_back(std::move(f));
+    StoredFunction words;
+    for (int w = 0; w < 4; ++w)
+      words.words[w] = static_cast<uint8_t>(
+          rows.at(r, function_table::kWords) >> (8 * w));
+    words_.push_back(words);
+  }
+
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(kernel_name_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const auto parts = Parts(rows.texts[r], 2);
+    kernel_names_[{static_cast<uint32_t>(
+                       rows.at(r, kernel_name_table::kProcess)),
+                   rows.at(r, kernel_name_table::kKernel)}] =
+        parts[1].empty() ? parts[0] : parts[1];
+  }
+
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(stream_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    using namespace stream_table;
+    StoredStream s;
+    s.span = {NsOf(rows.at(r, kBegin)), NsOf(rows.at(r, kEnd))};
+    s.kernel = rows.at(r, kKernel) != 0;
+    s.stream_id = rows.at(r, kStreamId);
+    s.pid = rows.at(r, kPid);
+    s.fingerprint = rows.at(r, kFingerprint);
+    s.bytes = rows.at(r, kBytes);
+    s.events = rows.at(r, kEvents);
+    s.skipped_calls = rows.at(r, kSkippedCalls);
+    s.process = MinusOne(rows.at(r, kProcess));
+    if (s.process != kNone && s.process >= processes_.size())
+      return Status::Error("damaged store: a stream without a process");
+    s.clock_error_ns = rows.at(r, kClockErrorNs);
+    s.clock_knots = rows.at(r, kClockKnots);
+    s.self_ns = rows.at(r, kSelfNs);
+    s.flags = rows.at(r, stream_table::kFlags);
+    const auto parts = Parts(rows.texts[r], 3);
+    s.file = parts[0];
+    s.comm = parts[1];
+    s.tool_version = parts[2];
+    streams_.push_back(std::move(s));
+  }
+  for (int64_t i = 0;; ++i) {
+    const auto it = facts_.find("kernel_span." + std::to_string(i));
+    if (it == facts_.end()) break;
+    kernel_spans_.push_back(
+        {Ns(it->second.first),
+         Ns(Fact("kernel_span_end." + std::to_string(i)))});
+  }
+  return LoadLosses();
+}
+
+Status TraceReader::LoadLosses() {
+  auto rows = Cursor(loss_table::kSchema, file_->Table(loss_table::kSchema.id),
+                     {Ns(INT64_MIN), Ns(INT64_MAX)});
+  while (rows->Next()) {
+    const auto row = rows->row();
+    const LossInfo* info = FindLoss(row[loss_table::kLoss]);
+    Loss loss;
+    loss.range = {Ns(rows->time()), NsOf(row[loss_table::kEndT])};
+    if (loss.range.empty()) loss.range.end = loss.range.begin + Ns(1);
+    loss.id = info != nullptr
+                  ? info->id
+                  : "loss-" + std::to_string(row[loss_table::kLoss]);
+    loss.text = info != nullptr
+                    ? info->text
+                    : "a loss that this version does not know; explain with "
+                      "the ingero that recorded it";
+    loss.severity = info != nullptr ? info->severity : 2;
+    loss.count = row[loss_table::kCountLost];
+    loss.kernel_side = rows->owner() < kStreamLossOwner;
+    if (!loss.kernel_side) {
+      const uint32_t stream = rows->owner() - kStreamLossOwner;
+      if (stream < streams_.size()) {
+        loss.kernel_side = streams_[stream].kernel;
+        loss.process = streams_[stream].process;
+      }
+    }
+    // The companion writes a row a CPU and drain: one line a loss is enough.
+    const bool joins = !losses_.empty() && losses_.back().id == loss.id &&
+                       losses_.back().process == loss.process &&
+                       loss.range.begin <= losses_.back().range.end;
+    if (joins) {
+      Loss& last = losses_.back();
+      last.range.end = std::max(last.range.end, loss.range.end);
+      last.count += loss.count;
+    } else {
+      losses_.push_back(std::move(loss));
+    }
+  }
+  if (!rows->damaged().empty())
+    return Status::Error("damaged store: losses can't be read");
+  return {};
+}
+
+int64_t TraceReader::Fact(const std::string& name) const {
+  const auto it = facts_.find(name);
+  return it == facts_.end() ? 0 : it->second.first;
+}
+
+const std::string& TraceReader::FactText(const std::string& name) const {
+  static const std::string kEmpty;
+  const auto it = facts_.find(name);
+  return it == facts_.end() ? kEmpty : it->second.second;
+}
+
+const std::string& TraceReader::KernelName(ProcessIndex process,
+                                           uint64_t kernel) const {
+  static const std::string kEmpty;
+  const auto it = kernel_names_.find({process, kernel});
+  return it == kernel_names_.end() ? kEmpty : it->second;
+}
+
+ThreadIndex TraceReader::ThreadOfCall(ProcessIndex process, uint32_t tid,
+                                      int64_t t) const {
+  const auto it = by_process_tid_.find(uint64_t{process} << 32 | tid);
+  if (it == by_process_tid_.end()) return kNone;
+  const auto& lives = it->second;
+  for (auto i = lives.rbegin(); i != lives.rend(); ++i)
+    if (thread_begin_[*i].value <= t) return *i;
+  return lives.front();
+}
+
+ThreadIndex TraceReader::ThreadOfSwitch(uint32_t tid, uint32_t tgid,
+                                        int64_t t) const {
+  if (tid == 0) return kNone;
+  const auto* lives = by_host_tid_.find(tid);
+  if (lives == nullptr) return kNone;
+  ThreadIndex other = kNone;
+  for (auto i = lives->rbegin(); i != lives->rend(); ++i) {
+    if (processes_[threads_[*i].process].pid != tgid) continue;
+    other = *i;
+    if (thread_begin_[*i].value <= t) return *i;
+  }
+  return other;
+}
+
+const StoredFunction& TraceReader::WordsOf(uint64_t func) const {
+  static const StoredFunction kNoWords{};
+  return func < words_.size() ? words_[func] : kNoWords;
+}
+
+std::unique_ptr<RowCursor> TraceReader::Cursor(
+    const TableSchema& schema, std::span<const BlockRef> blocks,
+    Interval window) const {
+  return std::make_unique<RowCursor>(
+      schema, std::vector<BlockRef>(blocks.begin(), blocks.end()), window,
+      [file = file_.get()](const BlockRef& ref, std::string* bytes) {
+        return file->Read(ref, bytes);
+      });
+}
+
+// ---- TraceSource ----------------------------------------------------------
+
+std::unique_ptr<analysis::Cursor<Call>> TraceReader::Calls(
+    ProcessIndex process, Interval window) const {
+  const auto decode = [this, process](const RowCursor& rows, Call* call) {
+    using namespace call_table;
+    const auto row = rows.row();
+    const uint64_t flags = row[call_table::kFlags];
+    *call = {};
+    call->begin = Ns(rows.time());
+    call->end = call->begin + NsOf(row[kDuration]);
+    call->thread = ThreadOfCall(process, static_cast<uint32_t>(row[kTid]),
+                                rows.time());
+    call->func = row[kFunc] < functions_.size()
+                     ? static_cast<FuncIndex>(row[kFunc])
+                     : kNone;
+    call->result = static_cast<uint32_t>(row[kResult]);
+    call->depth = static_cast<uint8_t>(row[kDepth]);
+    call->first_use = flags & INGERO_CALL_FIRST_USE;
+    call->first_call = flags & kFirstCall;
+    call->captured = flags & INGERO_CALL_CAPTURED;
+    call->no_end = flags & kNoEnd;
+    call->direction = static_cast<CopyDirection>(
+        flags >> INGERO_CALL_DIRECTION_SHIFT & 7);
+    call->host_memory = flags & kHostPinned     ? HostMemory::kPinned
+                        : flags & kHostPageable ? HostMemory::kPageable
+                                                : HostMemory::kUnknown;
+    const StoredFunction& f = WordsOf(row[kFunc]);
+    bool have_object = false;
+    for (size_t w = 0; w < 4; ++w) {
+      const uint64_t value = row[kWord0 + w];
+      switch (f.words[w]) {
+        case INGERO_WORD_BYTES: call->bytes = value; break;
+        case INGERO_WORD_STREAM: call->stream = value; break;
+        case INGERO_WORD_KERNEL:
+        case INGERO_WORD_EVENT:
+        case INGERO_WORD_ADDRESS:
+        case INGERO_WORD_DEVICE:
+        case INGERO_WORD_CONTEXT:
+        case INGERO_WORD_GRAPH:
+        case INGERO_WORD_MODULE:
+          if (!have_object) call->object = value;
+          have_object = true;
+          break;
+        default: break;
+      }
+    }
+    return call->func != kNone && call->thread != kNone;
+  };
+  return MakeCursor<Call>(
+      this,
+      Cursor(call_table::kSchema,
+             file_->Owner(call_table::kSchema.id, process), window),
+      decode);
+}
+
+std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
+    Interval window) const {
+  const auto decode = [this](const RowCursor& rows, Switch* s) {
+    using namespace switch_table;
+    const auto row = rows.row();
+    const uint64_t flags = row[switch_table::kFlags];
+    const int64_t t = rows.time();
+    *s = {};
+    s->t = Ns(t);
+    s->cpu = static_cast<uint16_t>(rows.owner());
+    s->prev_idle = row[kPrevTid] == 0;
+    s->next_idle = row[kNextTid] == 0;
+    s->prev = ThreadOfSwitch(static_cast<uint32_t>(row[kPrevTid]),
+                             static_cast<uint32_t>(row[kPrevTgid]), t);
+    s->next = ThreadOfSwitch(static_cast<uint32_t>(row[kNextTid]),
+                             static_cast<uint32_t>(row[kNextTgid]), t);
+    s->prev_state = StateAfter(flags, row[kPrevState]);
+    s->preempted = flags & INGERO_PREV_PREEMPTED;
+    s->yielded = flags & INGERO_PREV_YIELDED;
+    s->prev_syscall = static_cast<int16_t>(row[kPrevSyscall]) - 1;
+    s->prev_arg0 = row[kPrevArg0];
+    if (row[kWakeT] != 0) s->wake = NsOf(row[kWakeT]);
+    s->wake_from_irq = flags & INGERO_WAKE_IRQ;
+    if (s->wake && !(flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)))
+      s->waker =
+          ThreadOfSwitch(static_cast<uint32_t>(row[kWakerTid]),
+                         static_cast<uint32_t>(row[kWakerTgid]), t);
+    s->prev_pages = row[kPrevPages];
+    s->prev_min_faults = row[kPrevMinFaults];
+    s->prev_maj_faults = row[kPrevMajFaults];
+    return true;
+  };
+  return MakeCursor<Switch>(
+      this,
+      Cursor(switch_table::kSchema, file_->Table(switch_table::kSchema.id),
+             window),
+      decode);
+}
+
+std::pair<Ns, std::vector<StateAt>> TraceReader::StatesAt(Ns t) const {
+  const auto blocks = file_->Table(keyframe_table::kSchema.id);
+  auto after = std::upper_bound(
+      blocks.begin(), blocks.end(), t.value,
+      [](int64_t v, const BlockRef& b) { return v < b.first_ns; });
+  if (after == blocks.begin()) return {span_.begin, {}};
+  const int64_t at = std::prev(after)->first_ns;
+  auto first = after;
+  while (first != blocks.begin() && std::prev(first)->first_ns == at) --first;
+  std::vector<StateAt> states;
+  auto rows = Cursor(keyframe_table::kSchema, {first, after},
+                     {Ns(at), Ns(at + 1)});
+  while (rows->Next()) {
+    using namespace keyframe_table;
+    const auto row = rows->row();
+    StateAt s;
+    s.thread = ThreadOfSwitch(static_cast<uint32_t>(row[kTid]),
+                              static_cast<uint32_t>(row[kTgid]), at);
+    if (s.thread == kNone) continue;
+    s.state = static_cast<ThreadState>(row[kState]);
+    s.since = NsOf(row[kSince]);
+    s.cpu = static_cast<uint16_t>(row[kCpu]);
+    s.syscall = static_cast<int16_t>(row[kSyscall]) - 1;
+    states.push_back(s);
+  }
+  NoteUnreadable(*rows);
+  return {Ns(at), std::move(states)};
+}
+
+std::unique_ptr<analysis::Cursor<Sample>> TraceReader::Samples(
+    Interval window) const {
+  const auto decode = [](const RowCursor& rows, Sample* s) {
+    const auto row = rows.row();
+    s->t = Ns(rows.time());
+    s->metric = static_cast<uint16_t>(row[sample_table::kMetric]);
+    s->instance = static_cast<uint32_t>(row[sample_table::kInstance]);
+    s->value = row[sample_table::kValue];
+    s->text = rows.text();
+    return true;
+  };
+  return MakeCursor<Sample>(
+      this,
+      Cursor(sample_table::kSchema, file_->Table(sample_table::kSchema.id),
+             window),
+      decode);
+}
+
+// ---- ReportSource ---------------------------------------------------------
+
+Interval TraceReader::Widened(Interval window,
+                              const TableSchema& schema) const {
+  // Rows are found by their begin: go back by the longest row.
+  const int64_t longest =
+      Fact("longest_ns." + std::string(schema.name));
+  if (window.begin.value > INT64_MIN + longest)
+    window.begin -= Ns(longest);
+  return window;
+}
+
+std::unique_ptr<analysis::Cursor<FeedInterval>> TraceReader::Feeds(
+    Interval window) const {
+  const auto decode = [window](const RowCursor& rows, FeedInterval* f) {
+    using namespace feed_table;
+    const auto row = rows.row();
+    *f = {};
+    f->range = {Ns(rows.time()), Ns(rows.time()) + NsOf(row[kLength])};
+    f->time = NsOf(row[kNs]);
+    f->intervals = row[kIntervals];
+    f->process = rows.owner();
+    f->device = static_cast<uint32_t>(row[kDevice]);
+    f->state = static_cast<FeedState>(row[kState]);
+    return ClipTo(window, &f->range, &f->time);
+  };
+  return MakeCursor<FeedInterval>(
+      this,
+      Cursor(feed_table::kSchema, file_->Table(feed_table::kSchema.id),
+             Widened(window, feed_table::kSchema)),
+      decode);
+}
+
+std::unique_ptr<analysis::Cursor<PathCell>> TraceReader::Paths(
+    Interval window) const {
+  const auto decode = [window](const RowCursor& rows, PathCell* c) {
+    using namespace path_table;
+    const auto row = rows.row();
+    *c = {};
+    c->range = {Ns(rows.time()), Ns(rows.time()) + NsOf(row[kEndOffset])};
+    c->time = NsOf(row[kNs]);
+    c->stretches = row[kStretches];
+    c->process = rows.owner();
+    c->thread = MinusOne(row[kThread]);
+    c->state = static_cast<ThreadState>(row[kState]);
+    c->reason = static_cast<Reason>(row[kReason]);
+    c->culprit = MinusOne(row[kCulprit]);
+    c->func = MinusOne(row[kFunc]);
+    c->certainty = static_cast<Certainty>(row[kCertainty]);
+    c->pages = row[kPages];
+    c->ended_by = static_cast<CallClass>(row[kDetail] & 0xff);
+    c->syscall = static_cast<int16_t>(row[kDetail] >> 8 & 0xffff) - 1;
+    c->submits = row[kDetail] & kDetailSubmits;
+    const Ns whole = c->time;
+    if (!ClipTo(window, &c->range, &c->time)) return false;
+    if (c->time != whole)
+      c->pages = static_cast<uint64_t>(static_cast<double>(c->pages) *
+                                       Ratio(c->time, whole));
+    return true;
+  };
+  return MakeCursor<PathCell>(
+      this,
+      Cursor(path_table::kSchema, file_->Table(path_table::kSchema.id),
+             Widened(window, path_table::kSchema)),
+      decode);
+}
+
+std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
+    Interval window) const {
+  const auto decode = [this](const RowCursor& rows, CallSplit* s) {
+    using namespace split_table;
+    const auto row = rows.row();
+    *s = {};
+    s->begin = Ns(rows.time());
+    s->process = rows.owner();
+    s->thread = ThreadOfCall(rows.owner(), static_cast<uint32_t>(row[kTid]),
+                             rows.time());
+    s->func = static_cast<FuncIndex>(row[kFunc]);
+    s->running = NsOf(row[kRunningNs]);
+    s->runnable = NsOf(row[kRunnableNs]);
+    s->sleeping = NsOf(row[kSleepingNs]);
+    s->io = NsOf(row[kIoNs]);
+    s->unknown = NsOf(row[kUnknownNs]);
+    s->holder = MinusOne(row[kHolder]);
+    s->waker = MinusOne(row[kWaker]);
+    return true;
+  };
+  return MakeCursor<CallSplit>(
+      this,
+      Cursor(split_table::kSchema, file_->Table(split_table::kSchema.id),
+             window),
+      decode);
+}
+
+namespace {
+
+struct OpTotals {
+  uint64_t calls = 0, total = 0, outermost = 0, max = 0, first_uses = 0,
+           first_use_ns = 0, errors = 0, bytes = 0;
+  Histogram histogram;
+};
+
+// Exact sums of the calls in a window: what op_summary would hold for it.
+void AddCalls(const TraceReader& reader, ProcessIndex process, Interval window,
+              std::map<FuncIndex, OpTotals>* totals) {
+  if (window.empty()) return;
+  auto calls = reader.Calls(process, window);
+  Call call;
+  while (calls->Next(&call)) {
+    if (call.no_end) continue;
+    const CallClass c = reader.functions()[call.func].call_class;
+    OpTotals& t = (*totals)[call.func];
+    const auto duration = static_cast<uint64_t>((call.end - call.begin).value);
+    if (call.first_use || call.first_call || c == CallClass::kContext ||
+        c == CallClass::kModule) {
+      ++t.first_uses;
+      t.first_use_ns += duration;
+    } else {
+      ++t.calls;
+      t.total += duration;
+      if (call.depth == 0) t.outermost += duration;
+      t.max = std::max(t.max, duration);
+      t.histogram.Add(duration);
+    }
+    const bool asks =
+        c == CallClass::kQueryStream || c == CallClass::kQueryEvent;
+    if (call.result != 0 && !(asks && call.result == kResultNotReady))
+      ++t.errors;
+    t.bytes += call.bytes;
+  }
+}
+
+}  // namespace
+
+Summaries TraceReader::Summarize(Interval window) const {
+  Summaries out;
+  window = window.Clip({span_.begin, span_.end + Ns(1)});
+  if (window.empty()) return out;
+  // Whole seconds [first, last); at an end of the span everything there is
+  // lies in the window, so its broken second counts as whole.
+  int64_t first = window.begin <= span_.begin
+                      ? FloorSecond(window.begin.value)
+                      : CeilSecond(window.begin.value);
+  int64_t last = window.end >= span_.end ? CeilSecond(window.end.value)
+                                         : FloorSecond(window.end.value);
+  const bool whole = first < last;
+  if (!whole) first = last = window.end.value;
+
+  std::map<ProcessIndex, uint64_t> calls_of;
+  for (ProcessIndex p = 0; p < processes_.size(); ++p) {
+    if (!processes_[p].has_cuda) continue;
+    std::map<FuncIndex, OpTotals> totals;
+    AddCalls(*this, p, {window.begin, std::min(Ns(first), window.end)},
+             &totals);
+    if (whole) AddCalls(*this, p, {Ns(last), window.end}, &totals);
+    auto rows = Cursor(op_summary_table::kSchema,
+                       file_->Owner(op_summary_table::kSchema.id, p),
+                       {Ns(first), Ns(last)});
+    while (rows->Next()) {
+      using namespace op_summary_table;
+      const auto row = rows->row();
+      if (row[kFunc] >= functions_.size()) continue;
+      OpTotals& t = totals[static_cast<FuncIndex>(row[kFunc])];
+      t.calls += row[kCalls];
+      t.total += row[kTotalNs];
+      t.outermost += row[kOutermostNs];
+      t.max = std::max(t.max, row[kMaxNs]);
+      t.first_uses += row[kFirstUses];
+      t.first_use_ns += row[kFirstUseNs];
+      t.errors += row[kErrors];
+      t.bytes += row[kBytes];
+      auto histogram = Histogram::Parse(rows->text());
+      if (histogram.ok()) t.histogram.Merge(*histogram);
+    }
+    NoteUnreadable(*rows);
+    for (const auto& [func, t] : totals) {
+      Operation op;
+      op.func = func;
+      op.process = p;
+      op.count = t.calls;
+      op.total = NsOf(t.total);
+      op.average = t.calls == 0 ? Ns(0) : NsOf(t.total / t.calls);
+      // A bucket's midpoint can lie above the largest value in it.
+      const auto quantile = [&](double q) {
+        return NsOf(std::min(t.histogram.Quantile(q), t.max));
+      };
+      op.p50 = quantile(0.50);
+      op.p95 = quantile(0.95);
+      op.p99 = quantile(0.99);
+      op.max = NsOf(t.max);
+      op.first_uses = t.first_uses;
+      op.first_use_time = NsOf(t.first_use_ns);
+      op.errors = t.errors;
+      op.bytes = t.bytes;
+      op.wall_share = Ratio(NsOf(t.outermost), window.length());
+      calls_of[p] += t.calls + t.first_uses;
+      out.operations.push_back(op);
+    }
+  }
+
+  std::map<ProcessIndex, ProcessActivity> activities;
+  const auto add = [&](RowCursor& rows) {
+    while (rows.Next()) {
+      using namespace sched_summary_table;
+      const auto row = rows.row();
+      const int64_t seconds =
+          std::max<int64_t>(1, static_cast<int64_t>(row[kSeconds]));
+      const Interval range{Ns(rows.time()),
+                           Ns(rows.time() + seconds * kSecondNs)};
+      const Interval alive = range.Clip({span_.begin, span_.end + Ns(1)});
+      const double share =
+          std::min(1.0, Ratio(alive.Clip(window).length(), alive.length()));
+      if (share <= 0) continue;
+      const ThreadIndex thread =
+          ThreadOfSwitch(static_cast<uint32_t>(row[kTid]),
+                         static_cast<uint32_t>(row[kTgid]),
+                         range.end.value - 1);
+      if (thread == kNone) continue;
+      ProcessActivity& a = activities[threads_[thread].process];
+      const auto part = [&](size_t column) {
+        return share == 1.0 ? row[column]
+                            : static_cast<uint64_t>(
+                                  static_cast<double>(row[column]) * share +
+                                  0.5);
+      };
+      a.preempted += part(kPreempted);
+      a.slept += part(kSlept);
+      a.yielded += part(kYielded);
+      a.running += NsOf(part(kRunningNs));
+      a.runnable += NsOf(part(kRunnableNs));
+      a.sleeping += NsOf(part(kSleepingNs));
+      a.io += NsOf(part(kIoNs));
+      a.worst_off_cpu = std::max(a.worst_off_cpu, NsOf(row[kWorstOffCpuNs]));
+      a.pages += part(kPages);
+      a.min_faults += part(kMinFaults);
+      a.maj_faults += part(kMajFaults);
+    }
+    NoteUnreadable(rows);
+  };
+  const uint16_t sched = sched_summary_table::kSchema.id;
+  auto seconds = Cursor(sched_summary_table::kSchema,
+                        file_->Owner(sched, kSchedSeconds),
+                        {Ns(FloorSecond(window.begin.value)), window.end});
+  add(*seconds);
+  auto runs =
+      Cursor(sched_summary_table::kSchema, file_->Owner(sched, kSchedRuns),
+             {Ns(INT64_MIN), window.end});
+  add(*runs);
+  for (const auto& [process, count] : calls_of) activities[process];
+  for (auto& [process, a] : activities) {
+    a.process = process;
+    a.calls = calls_of.count(process) ? calls_of[process] : 0;
+    const auto switches =
+        static_cast<int64_t>(a.preempted + a.slept + a.yielded);
+    if (switches > 0)
+      a.average_off_cpu = (a.runnable + a.sleeping + a.io) / switches;
+    out.activities.push_back(a);
+  }
+  return out;
+}
+
+TraceFacts TraceReader::facts() const {
+  TraceFacts f;
+  f.host = FactText("host");
+  f.boot_id = FactText("boot_id");
+  f.tool_version = FactText("ingero.version");
+  f.store_path = file_->path();
+  if (const int64_t real = Fact("wall.real_ns"); real != 0)
+    f.wall_clock_at_span_begin_ns =
+        real + (span_.begin.value - Fact("wall.mono_ns"));
+  f.cpus = static_cast<uint32_t>(Fact("cpus"));
+  f.page_cost = Ns(Fact("page_cost_ns"));
+  f.events = static_cast<uint64_t>(Fact("count.events"));
+
+  bool kernel = false, cuda = false;
+  for (const StoredStream& s : streams_) {
+    f.clock_error =
+        std::max(f.clock_error, NsOf(s.clock_error_ns));
+    (s.kernel ? kernel : cuda) = true;
+    f.tracing_cost += NsOf(s.self_ns);
+    const double seconds = static_cast<double>(s.span.length().value) / 1e9;
+    if (s.kernel) {
+      f.streams.push_back(fmt::format("kernel: {} rows in {:.1f} s ({})",
+                                      s.events, seconds, s.file));
+      continue;
+    }
+    f.tracing_cost += Ns(static_cast<int64_t>(s.events) * kCallCostNs);
+    const Process& p = processes_[s.process == kNone ? 0 : s.process];
+    std::string text =
+        fmt::format("cuda: {}/{}: {} calls in {:.1f} s ({})", p.name, p.pid,
+                    s.events, seconds, s.file);
+    if (s.skipped_calls != 0)
+      text += fmt::format("; {} calls left out by choice (INGERO_APIS)",
+                          s.skipped_calls);
+    if (!(s.flags & stream_table::kExited))
+      text += s.flags & stream_table::kLive
+                  ? "; still running when merged"
+                  : "; ended without its exit handler (killed, _exit or exec)";
+    f.streams.push_back(text);
+  }
+
+  // How calls were seen, one sentence a process.
+  struct Ways {
+    bool plt = false, dlsym = false, proc_address = false, runtime = false,
+         any = false;
+    std::vector<std::string> escaped;
+  };
+  std::map<ProcessIndex, Ways> ways;
+  Rows rows;
+  if (file_->ReadAll(coverage_table::kSchema, &rows).ok()) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      using namespace coverage_table;
+      const uint32_t process = static_cast<uint32_t>(rows.at(r, kProcess));
+      if (process >= processes_.size()) continue;
+      Ways& w = ways[process];
+      w.any = true;
+      switch (rows.at(r, kWay)) {
+        case INGERO_WAY_LINKED: w.plt = true; break;
+        case INGERO_WAY_DLSYM: w.dlsym = true; break;
+        case INGERO_WAY_PROC_ADDRESS: w.proc_address = true; break;
+        case INGERO_WAY_MAPPED:
+          if (rows.texts[r].find("cudart") != std::string::npos)
+            w.runtime = true;
+          break;
+        case INGERO_WAY_ESCAPED:
+          w.escaped.push_back(rows.texts[r]);
+          break;
+      }
+    }
+  }
+  std::map<ProcessIndex, std::set<Layer>> layers;
+  for (ProcessIndex p = 0; p < processes_.size(); ++p) {
+    if (!processes_[p].has_cuda) continue;
+    const uint64_t mask = static_cast<uint64_t>(
+        Fact("layers." + std::to_string(p)));
+    for (Layer l : {Layer::kRuntime, Layer::kDriver, Layer::kLibrary})
+      if (mask >> static_cast<int>(l) & 1) layers[p].insert(l);
+  }
+  for (const auto& [p, seen] : layers) {
+    const Ways w = ways.count(p) ? ways[p] : Ways();
+    const bool runtime = seen.count(Layer::kRuntime) != 0;
+    const bool driver = seen.count(Layer::kDriver) != 0;
+    std::string text = runtime && driver ? "runtime and driver calls"
+                       : runtime         ? "runtime calls"
+                       : driver          ? "driver calls"
+                                         : "calls";
+    text += fmt::format(" of {}/{} seen", processes_[p].name,
+                        processes_[p].pid);
+    std::vector<std::string> names;
+    if (w.plt) names.push_back("the PLT");
+    if (w.dlsym) names.push_back("dlsym");
+    if (w.proc_address) names.push_back("cuGetProcAddress");
+    for (size_t i = 0; i < names.size(); ++i)
+      text += (i == 0 ? " through " : i + 1 == names.size() ? " and " : ", ") +
+              names[i];
+    // Linked statically, the runtime is no library of its own: its calls are
+    // seen where they reach the driver.
+    if (driver && !runtime && w.any && !w.runtime)
+      text += "; static runtime: yes, its calls appear at driver level";
+    else if (runtime || w.runtime)
+      text += "; static runtime: no";
+    f.coverage.push_back(text);
+    if (!w.escaped.empty()) {
+      text = fmt::format("{}/{} was handed {} function{} unwrapped: ",
+                         processes_[p].name, processes_[p].pid,
+                         w.escaped.size(), w.escaped.size() == 1 ? "" : "s");
+      for (size_t i = 0; i < std::min<size_t>(5, w.escaped.size()); ++i)
+        text += (i == 0 ? "" : ", ") + w.escaped[i];
+      if (w.escaped.size() > 5) text += ", ...";
+      f.coverage.push_back(text);
+    }
+  }
+
+  if (!kernel)
+    f.missing.push_back(
+        "no kernel stream: waiting for a CPU, wakers and workers cannot be "
+        "judged; run `sudo ingero-kprobe` beside the program");
+  else if (kernel_spans_.empty())
+    f.missing.push_back(
+        "no context switches in the kernel stream: waiting for a CPU, wakers "
+        "and workers cannot be judged");
+  if (!cuda)
+    f.missing.push_back(
+        "no CUDA stream: GPU feeding cannot be judged; start the program with "
+        "LD_PRELOAD=libingero_cuda.so");
+  else if (Fact("count.calls") == 0)
+    f.missing.push_back(
+        "no CUDA call was recorded: GPU feeding cannot be judged");
+  if (kernel && cuda && Fact("joined") == 0)
+    f.missing.push_back(
+        "no traced process was found in the kernel stream: their threads' "
+        "states are not known");
+  if (unreadable_ > 0)
+    f.missing.push_back(fmt::format(
+        "{} blocks could not be read: the store was changed or cut meanwhile; "
+        "results are incomplete",
+        unreadable_));
+  return f;
+}
+
+}  // namespace ingero::merge

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store as the analysis and the reports see it. merge/store_trace.h is the
+// public door; merge itself opens the file it is writing through this one.
+//
+// Threads: one. Memory: description tables, and per cursor the decoded blocks
+// that overlap at one moment.
+#ifndef INGERO_MERGE_TRACE_READER_H_
+#define INGERO_MERGE_TRACE_READER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/report.h"
+#include "merge/lives.h"
+#include "merge/row_cursor.h"
+#include "merge/store.h"
+
+namespace ingero::merge {
+
+struct StoredFunction {
+  uint8_t words[4];  // enum ingero_word
+};
+
+struct StoredStream {
+  std::string file, comm, tool_version;
+  Interval span;
+  bool kernel = false;
+  uint64_t stream_id = 0, pid = 0, fingerprint = 0, bytes = 0, events = 0,
+           skipped_calls = 0, clock_error_ns = 0, clock_knots = 0, self_ns = 0,
+           flags = 0;
+  analysis::ProcessIndex process = analysis::kNone;
+};
+
+class TraceReader : public analysis::ReportSource,
+                    public analysis::TraceSource {
+ public:
+  // verify: check every block's CRC first.
+  static Result<std::unique_ptr<TraceReader>> Open(const std::string& data_path,
+                                                   bool verify);
+
+  // TraceSource
+  Interval span() const override { return span_; }
+  const std::vector<analysis::Process>& processes() const override {
+    return processes_;
+  }
+  const std::vector<analysis::Thread>& threads() const override {
+    return threads_;
+  }
+  const std::vector<analysis::Function>& functions() const override {
+    return functions_;
+  }
+  const std::vector<analysis::Loss>& losses() const override {
+    return losses_;
+  }
+  const std::vector<Interval>& kernel_spans() const override {
+    return kernel_spans_;
+  }
+  std::unique_ptr<analysis::Cursor<analysis::Call>> Calls(
+      analysis::ProcessIndex process, Interval window) const override;
+  std::unique_ptr<analysis::Cursor<analysis::Switch>> Switches(
+      Interval window) const override;
+  std::pair<Ns, std::vector<analysis::StateAt>> StatesAt(Ns t) const override;
+  std::unique_ptr<analysis::Cursor<analysis::Sample>> Samples(
+      Interval window) const override;
+
+  // ReportSource
+  const analysis::TraceSource& trace() const override { return *this; }
+  analysis::TraceFacts facts() const override;
+  std::unique_ptr<analysis::Cursor<analysis::FeedInterval>> Feeds(
+      Interval window) const override;
+  std::unique_ptr<analysis::Cursor<analysis::PathCell>> Paths(
+      Interval window) const override;
+  std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
+      Interval window) const override;
+  // Calls: exact; whole seconds from op_summary, the window's first and last
+  // part of a second from the calls themselves. Scheduling: whole seconds
+  // exact, the two edges in proportion.
+  analysis::Summaries Summarize(Interval window) const override;
+
+  const std::vector<StoredStream>& streams() const { return streams_; }
+  // A fact by name; 0 or "" where there is none.
+  int64_t Fact(const std::string& name) const;
+  const std::string& FactText(const std::string& name) const;
+  const StoreFile& file() const { return *file_; }
+  // (process, kernel word) -> demangled name; "" = not known.
+  const std::string& KernelName(analysis::ProcessIndex process,
+                                uint64_t kernel) const;
+
+  // For the cursors.
+  analysis::ThreadIndex ThreadOfCall(analysis::ProcessIndex process,
+                                     uint32_t tid, int64_t t) const;
+  // By host tid; kNone for the idle task and for threads never seen.
+  analysis::ThreadIndex ThreadOfSwitch(uint32_t tid, uint32_t tgid,
+                                       int64_t t) const;
+  const StoredFunction& WordsOf(uint64_t func) const;
+  std::unique_ptr<RowCursor> Cursor(const TableSchema& schema,
+                                    std::span<const BlockRef> blocks,
+                                    Interval window) const;
+  void NoteUnreadable(const RowCursor& cursor) const {
+    unreadable_ += cursor.damaged().size();
+  }
+
+ private:
+  TraceReader() = default;
+  Status Load();
+  Status LoadLosses();
+  Interval Widened(Interval window, const TableSchema& schema) const;
+
+  std::unique_ptr<StoreFile> file_;
+  Interval span_;
+  std::vector<analysis::Process> processes_;
+  std::vector<analysis::Thread> threads_;
+  std::vector<Ns> thread_begin_;
+  std::vector<analysis::Function> functions_;
+  std::vector<StoredFunction> words_;
+  std::vector<analysis::Loss> losses_;
+  std::vector<Interval> kernel_spans_;
+  std::vector<StoredStream> streams_;
+  std::map<std::pair<uint32_t, uint64_t>, std::string> kernel_names_;
+  std::map<std::string, std::pair<int64_t, std::string>> facts_;
+  IdTable by_host_tid_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_process_tid_;
+  mutable uint64_t unreadable_ = 0;
+};
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_TRACE_READER_H_
