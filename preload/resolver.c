@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which real function a wrapper calls, and which pointers are handed out
+ * wrapped.
+ *
+ * The real function belongs to the caller, as the loader would have bound it
+ * without the shim: the global scope first (RTLD_NEXT, under the group's
+ * version node), then the caller's own dependencies (a plug-in loaded
+ * RTLD_LOCAL, Python's normal case), then, for callers that reach a wrapper
+ * through a pointer, the copy whose function that pointer stood for. The
+ * decision is made once per calling module and group. A wrapper remembers the
+ * address range of the first module that called it, so the common case is a
+ * compare; other modules are found in a table.
+ *
+ * A copy (one mapped library that provides a group) is pinned with
+ * RTLD_NODELETE, so a remembered pointer cannot dangle. A call that its caller
+ * made as a tail call shows the wrong caller; with two copies of one group in
+ * a process it may go to the other one.
+ *
+ * Tables are append-only and read without a lock. The loader is never called
+ * with a lock held.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "preload/shim.h"
+#include "preload/syscalls.h"
+
+static const char *const nodes[GROUPS] = {
+	[GROUP_RT11] = "libcudart.so.11.0",
+	[GROUP_RT12] = "libcudart.so.12",
+	[GROUP_RT13] = "libcudart.so.13",
+};
+
+static void *const *wrappers_of(enum group group)
+{
+	switch (group) {
+	case GROUP_RT11:
+		return ingero_wrappers_11;
+	case GROUP_RT12:
+		return ingero_wrappers_12;
+	case GROUP_RT13:
+		return ingero_wrappers_13;
+	default:
+		return ingero_wrappers_0;
+	}
+}
+
+/* ---- libc's own dlsym ---------------------------------------------------- */
+
+/*
+ * dlsym moved between libraries at glibc 2.34 and is interposed here, so it
+ * can be neither linked nor asked for: read libc's symbol table.
+ */
+struct wanted {
+	const char *name;
+	void *found;
+};
+
+static const void *relocated(const struct dl_phdr_info *info, uint64_t p)
+{
+	return (const void *)(p < info->dlpi_addr ? info->dlpi_addr + p : p);
+}
+
+static uint32_t gnu_hash(const char *s)
+{
+	uint32_t h = 5381;
+
+	while (*s)
+		h = h * 33 + (unsigned char)*s++;
+	return h;
+}
+
+static void *symbol_of(const struct dl_phdr_info *info, const char *name)
+{
+	const ElfW(Dyn) *dyn = NULL;
+	const uint32_t *hash = NULL;
+	const ElfW(Sym) *symbols = NULL;
+	const char *strings = NULL;
+	uint32_t want = gnu_hash(name), i;
+
+	for (int p = 0; p < info->dlpi_phnum; p++)
+		if (info->dlpi_phdr[p].p_type == PT_DYNAMIC)
+			dyn = (const void *)(info->dlpi_addr + info->dlpi_phdr[p].p_vaddr);
+	for (; dyn && dyn->d_tag != DT_NULL; dyn++) {
+		if (dyn->d_tag == DT_GNU_HASH)
+			hash = relocated(info, dyn->d_un.d_ptr);
+		else if (dyn->d_tag == DT_SYMTAB)
+			symbols = relocated(info, dyn->d_un.d_ptr);
+		else if (dyn->d_tag == DT_STRTAB)
+			strings = relocated(info, dyn->d_un.d_ptr);
+	}
+	if (!hash || !symbols || !strings || !hash[0])
+		return NULL;
+	/* nbuckets, first symbol, bloom words (8 bytes each), shift, ... */
+	const uint32_t *buckets = hash + 4 + 2 * hash[2];
+	const uint32_t *chain = buckets + hash[0];
+
+	i = buckets[want % hash[0]];
+	if (i < hash[1])
+		return NULL;
+	for (;; i++) {
+		uint32_t h = chain[i - hash[1]];
+
+		if ((h | 1) == (want | 1) && symbols[i].st_shndx != SHN_UNDEF &&
+		    strcmp(strings + symbols[i].st_name, name) == 0)
+			return (void *)(info->dlpi_addr + symbols[i].st_value);
+		if (h & 1)
+			return NULL;
+	}
+}
+
+static int look_in_libc(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct wanted *w = to;
+	const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+
+	(void)size;
+	base = base ? base + 1 : info->dlpi_name;
+	if (!base || (strcmp(base, "libc.so.6") != 0 && strcmp(base, "libdl.so.2") != 0 &&
+		      strcmp(base, "libpthread.so.0") != 0))
+		return 0;
+	w->found = symbol_of(info, w->name);
+	return w->found != NULL;
+}
+
+void *ingero_libc_symbol(const char *name)
+{
+	struct wanted w = { name, NULL };
+
+	dl_iterate_phdr(look_in_libc, &w);
+	return w.found;
+}
+
+/* Used by dlsym.S. */
+__attribute__((visibility("hidden"))) void *(*ingero_real_dlsym)(void *, const char *);
+__attribute__((visibility("hidden"))) void *(*ingero_real_dlvsym)(void *, const char *,
+								   const char *);
+static void *(*real_dlopen)(const char *, int);
+static char *(*real_dlerror)(void);
+static int (*real_dladdr)(const void *, Dl_info *);
+
+static bool loader_ready(void)
+{
+	static bool ready;
+	void *next;
+
+	if (likely(__atomic_load_n(&ready, __ATOMIC_ACQUIRE)))
+		return true;
+	real_dlopen = (void *(*)(const char *, int))ingero_libc_symbol("dlopen");
+	real_dlerror = (char *(*)(void))ingero_libc_symbol("dlerror");
+	real_dladdr = (int (*)(const void *, Dl_info *))ingero_libc_symbol("dladdr");
+	ingero_real_dlvsym = (void *(*)(void *, const char *, const char *))ingero_libc_symbol(
+		"dlvsym");
+	ingero_real_dlsym =
+		(void *(*)(void *, const char *))ingero_libc_symbol("dlsym");
+	if (!real_dlopen || !real_dlerror || !real_dladdr || !ingero_real_dlvsym ||
+	    !ingero_real_dlsym)
+		return false;
+	/* Another interposer behind us goes first. */
+	next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+	if (!next)
+		next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+	if (next)
+		ingero_real_dlsym = (void *(*)(void *, const char *))next;
+	real_dlerror();
+	__atomic_store_n(&ready, true, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* As dlvsym or dlsym, leaving no error behind for the program's dlerror. */
+static void *look_up(void *handle, const char *name, const char *version)
+{
+	void *p = version ? ingero_real_dlvsym(handle, name, version) :
+			    ingero_real_dlsym(handle, name);
+
+	if (!p)
+		real_dlerror();
+	return p;
+}
+
+/* ---- modules, copies, callers -------------------------------------------- */
+
+struct module {
+	uintptr_t address; /* in: any address within */
+	uintptr_t low, high;
+	char name[512]; /* "" for the program */
+	bool found;
+};
+
+static int look_for_module(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct module *m = to;
+	uintptr_t low = UINTPTR_MAX, high = 0;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+
+		if (h->p_type != PT_LOAD)
+			continue;
+		if (info->dlpi_addr + h->p_vaddr < low)
+			low = info->dlpi_addr + h->p_vaddr;
+		if (info->dlpi_addr + h->p_vaddr + h->p_memsz > high)
+			high = info->dlpi_addr + h->p_vaddr + h->p_memsz;
+	}
+	if (m->address < low || m->address >= high)
+		return 0;
+	m->low = low;
+	m->high = high;
+	if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(m->name))
+		memcpy(m->name, info->dlpi_name, strlen(info->dlpi_name) + 1);
+	m->found = true;
+	return 1;
+}
+
+static void find_module(uintptr_t address, struct module *m)
+{
+	m->address = address;
+	m->name[0] = 0;
+	m->found = false;
+	dl_iterate_phdr(look_for_module, m);
+}
+
+struct copy {
+	uintptr_t low, high;
+	void *handle;
+	enum group group;
+	void *real[API_ROWS_MAX];
+	uint16_t by_address[4096]; /* open addressing: row + 1 */
+	bool reversed;             /* by_address is filled */
+};
+
+enum { COPIES_MAX = 16, CALLERS_MAX = 512 };
+static struct copy *copies[COPIES_MAX];
+static uint32_t copy_count;
+/* The first copy of each group; wrapped pointers stand for its functions. */
+static struct copy *first_copy[GROUPS];
+
+struct caller {
+	uintptr_t low, high;
+	struct copy *copy[GROUPS];
+};
+static struct caller callers[CALLERS_MAX];
+static uint32_t caller_count;
+
+static struct copy *known_copy(enum group group, uintptr_t address)
+{
+	uint32_t n = __atomic_load_n(&copy_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (copies[i]->group == group && address >= copies[i]->low &&
+		    address < copies[i]->high)
+			return copies[i];
+	return NULL;
+}
+
+/* The copy that holds `address`, made known if it is new. */
+static struct copy *copy_of(enum group group, void *address)
+{
+	struct copy *copy = known_copy(group, (uintptr_t)address), *other;
+	struct module m;
+
+	if (copy)
+		return copy;
+	find_module((uintptr_t)address, &m);
+	if (!m.found)
+		return NULL;
+	copy = sys_mmap(sizeof(*copy), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!copy)
+		return NULL;
+	copy->low = m.low;
+	copy->high = m.high;
+	copy->group = group;
+	copy->handle = real_dlopen(m.name[0] ? m.name : NULL,
+				   RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	if (!copy->handle)
+		real_dlerror();
+	ingero_lock();
+	other = known_copy(group, (uintptr_t)address);
+	if (!other && copy_count < COPIES_MAX) {
+		copies[copy_count] = copy;
+		if (!first_copy[group])
+			first_copy[group] = copy;
+		__atomic_store_n(&copy_count, copy_count + 1, __ATOMIC_RELEASE);
+		other = copy;
+	}
+	ingero_unlock();
+	if (other != copy)
+		SYS4(SYS_munmap, copy, sizeof(*copy), 0, 0);
+	return other;
+}
+
+static bool is_ours(const void *p)
+{
+	static uintptr_t low, high;
+
+	if (unlikely(!high)) {
+		struct module m;
+
+		find_module((uintptr_t)&copies, &m);
+		low = m.low;
+		__atomic_store_n(&high, m.high, __ATOMIC_RELEASE);
+	}
+	return (uintptr_t)p >= low && (uintptr_t)p < high;
+}
+
+static void *real_of(struct copy *copy, unsigned row)
+{
+	void *p = __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE);
+	const char *name = ingero_api[row].name;
+
+	if (p || !copy->handle)
+		return p;
+	if (nodes[copy->group])
+		p = look_up(copy->handle, name, nodes[copy->group]);
+	if (!p)
+		p = look_up(copy->handle, name, NULL);
+	if (p && is_ours(p))
+		p = NULL;
+	if (p)
+		__atomic_store_n(&copy->real[row], p, __ATOMIC_RELEASE);
+	return p;
+}
+
+/* ---- coverage ------------------------------------------------------------ */
+
+static uint64_t ways[INGERO_WAY_ESCAPED + 1];
+static struct {
+	char name[64];
+	uint64_t count;
+} escaped[32];
+static uint32_t escaped_count, coverage_changes;
+
+unsigned ingero_coverage_changes(void)
+{
+	return __atomic_load_n(&coverage_changes, __ATOMIC_RELAXED);
+}
+
+static void count_way(unsigned way)
+{
+	__atomic_fetch_add(&ways[way], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&coverage_changes, 1, __ATOMIC_RELAXED);
+}
+
+/* `name` was handed out unwrapped. Beyond the table's end: one common row. */
+static void count_escape(const char *name)
+{
+	size_t length = strnlen(name, sizeof(escaped[0].name) - 1);
+	uint32_t i;
+
+	ingero_lock();
+	for (i = 0; i < escaped_count; i++)
+		if (strncmp(escaped[i].name, name, length) == 0 && !escaped[i].name[length])
+			break;
+	if (i == escaped_count) {
+		if (i == sizeof(escaped) / sizeof(escaped[0])) {
+			i--;
+			memcpy(escaped[i].name, "(others)", 9);
+		} else {
+			memcpy(escaped[i].name, name, length);
+			__atomic_store_n(&escaped_count, i + 1, __ATOMIC_RELEASE);
+		}
+	}
+	escaped[i].count++;
+	ingero_unlock();
+	__atomic_fetch_add(&coverage_changes, 1, __ATOMIC_RELAXED);
+}
+
+void ingero_coverage_each(void (*emit)(void *, unsigned, uint64_t, const char *), void *to)
+{
+	uint32_t n = __atomic_load_n(&escaped_count, __ATOMIC_ACQUIRE);
+
+	for (unsigned way = INGERO_WAY_LINKED; way < INGERO_WAY_ESCAPED; way++)
+		if (ways[way])
+			emit(to, way, ways[way], "");
+	for (uint32_t i = 0; i < n; i++)
+		emit(to, INGERO_WAY_ESCAPED, escaped[i].count, escaped[i].name);
+}
+
+/* ---- wrapper to real ----------------------------------------------------- */
+
+static struct caller *known_caller(uintptr_t address)
+{
+	uint32_t n = __atomic_load_n(&caller_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (address - callers[i].low < callers[i].high - callers[i].low)
+			return &callers[i];
+	return NULL;
+}
+
+/* What the loader would have bound this caller to. */
+static struct copy *choose_copy(enum group group, unsigned row, const struct module *m)
+{
+	const char *name = ingero_api[row].name, *node = nodes[group];
+	void *handle = NULL, *p = look_up(RTLD_NEXT, name, node);
+
+	if (!p && m->found && m->name[0]) {
+		handle = real_dlopen(m->name, RTLD_LAZY | RTLD_NOLOAD);
+		if (handle)
+			p = look_up(handle, name, node);
+		else
+			real_dlerror();
+	}
+	if (!p && first_copy[group])
+		return first_copy[group];
+	if (!p && node) {
+		p = look_up(RTLD_NEXT, name, NULL);
+		if (!p && handle)
+			p = look_up(handle, name, NULL);
+	}
+	if (!p || is_ours(p))
+		return NULL;
+	count_way(INGERO_WAY_LINKED);
+	return copy_of(group, p);
+}
+
+void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
+{
+	struct caller *caller = known_caller(address);
+	struct copy *copy = caller ? __atomic_load_n(&caller->copy[group], __ATOMIC_ACQUIRE) : NULL;
+	struct module m;
+	void *real;
+
+	if (!copy) {
+		if (!loader_ready())
+			return NULL;
+		find_module(address, &m);
+		copy = choose_copy(group, row, &m);
+		if (!copy)
+			return NULL;
+		if (!m.found) { /* compiled at run time: remember its page */
+			m.low = address & ~(uintptr_t)4095;
+			m.high = m.low + 4096;
+		}
+		ingero_lock();
+		caller = known_caller(address);
+		if (!caller && caller_count < CALLERS_MAX) {
+			caller = &callers[caller_count];
+			caller->low = m.low;
+			caller->high = m.high;
+			caller->copy[group] = copy;
+			__atomic_store_n(&caller_count, caller_count + 1, __ATOMIC_RELEASE);
+		} else if (caller && !caller->copy[group]) {
+			__atomic_store_n(&caller->copy[group], copy, __ATOMIC_RELEASE);
+		}
+		ingero_unlock();
+	}
+	real = __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE);
+	if (!real)
+		real = real_of(copy, row);
+	if (real && caller && !cell->span) {
+		ingero_lock();
+		if (!cell->span) {
+			cell->real = real;
+			cell->low = caller->low;
+			__atomic_store_n(&cell->span, caller->high - caller->low, __ATOMIC_RELEASE);
+		}
+		ingero_unlock();
+	}
+	return real;
+}
+
+/* ---- real to wrapper ----------------------------------------------------- */
+
+/* The group whose version node `p` carries in its library; GROUPS: none. */
+static enum group group_of(const char *name, void *p)
+{
+	struct module m;
+	void *handle;
+
+	for (enum group g = GROUP_RT11; g < GROUPS; g++)
+		if (known_copy(g, (uintptr_t)p))
+			return g;
+	find_module((uintptr_t)p, &m);
+	handle = m.found ? real_dlopen(m.name[0] ? m.name : NULL, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	if (!handle) {
+		real_dlerror();
+		return GROUPS;
+	}
+	for (enum group g = GROUP_RT13; g >= GROUP_RT11; g--)
+		if (look_up(handle, name, nodes[g]) == p)
+			return g;
+	return GROUPS;
+}
+
+/* The wrapper that stands for `p`, or `p` itself where that would be wrong. */
+static void *wrap(const char *name, void *p)
+{
+	enum group group = name[2] == 'd' || name[0] == '_' ? group_of(name, p) : GROUP_DRIVER;
+	int row = group < GROUPS ? ingero_find_row(name, group) : -1;
+	struct copy *copy = row >= 0 ? copy_of(group, p) : NULL;
+
+	if (copy && copy == first_copy[group] && real_of(copy, (unsigned)row) == p) {
+		count_way(INGERO_WAY_DLSYM);
+		return wrappers_of(group)[row];
+	}
+	count_escape(name);
+	return p;
+}
+
+static void reverse(struct copy *copy)
+{
+	for (unsigned row = 0; row < ingero_api_driver_rows; row++) {
+		uintptr_t p = (uintptr_t)real_of(copy, row);
+		unsigned at = (unsigned)(p >> 4);
+
+		if (!p)
+			continue;
+		while (copy->by_address[at & 4095])
+			at++;
+		copy->by_address[at & 4095] = (uint16_t)(row + 1);
+	}
+	__atomic_store_n(&copy->reversed, true, __ATOMIC_RELEASE);
+}
+
+/*
+ * A driver function was asked for by name, version and flags; the answer is
+ * its address. The wrapper of exactly that address takes its place: which
+ * suffix (_v2, _ptsz) the version meant is thus the driver's decision.
+ */
+void ingero_map_proc_address(const char *name, void **out)
+{
+	void *p = out ? *out : NULL;
+	struct copy *copy;
+	int best = -1;
+
+	if (!p || !name || is_ours(p) || !loader_ready())
+		return;
+	copy = copy_of(GROUP_DRIVER, p);
+	if (!copy || copy != first_copy[GROUP_DRIVER]) {
+		count_escape(name);
+		return;
+	}
+	if (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE)) {
+		static uint32_t busy;
+		uint32_t none = 0;
+
+		if (!__atomic_compare_exchange_n(&busy, &none, 1, false, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED))
+			while (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE))
+				SYS4(SYS_sched_yield, 0, 0, 0, 0);
+		else
+			reverse(copy);
+	}
+	/* Names that share an address: the one that was asked for, if any. */
+	for (unsigned at = (unsigned)((uintptr_t)p >> 4); copy->by_address[at & 4095]; at++) {
+		unsigned row = copy->by_address[at & 4095] - 1u;
+
+		if (copy->real[row] == p &&
+		    (best < 0 || strncmp(ingero_api[row].name, name, strlen(name)) == 0))
+			best = (int)row;
+	}
+	if (best < 0) {
+		count_escape(name);
+		return;
+	}
+	count_way(INGERO_WAY_PROC_ADDRESS);
+	*out = ingero_wrappers_0[best];
+}
+
+/* ---- dlsym --------------------------------------------------------------- */
+
+#define TAIL ((void *)1) /* dlsym.S jumps to the real one */
+
+/*
+ * RTLD_NEXT and names we do not know go on by a tail jump, so that the loader
+ * sees the true caller. For RTLD_DEFAULT and the program's own handle the
+ * shim's exports come first in the search; they must not make CUDA look
+ * present where it is not.
+ */
+__attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const char *name,
+							 const char *version, void *caller)
+{
+	void *p;
+
+	if (!loader_ready())
+		return NULL;
+	if (handle == RTLD_NEXT || !name || (strncmp(name, "cu", 2) != 0 &&
+					     strncmp(name, "__cuda", 6) != 0))
+		return TAIL;
+	if (ingero_find_row(name, GROUP_DRIVER) < 0 && ingero_find_row(name, GROUP_RT11) < 0 &&
+	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0)
+		return TAIL;
+	ingero_process_ready(); /* before any lock is taken */
+	p = handle == RTLD_DEFAULT ? NULL :
+	    version		   ? ingero_real_dlvsym(handle, name, version) :
+				     ingero_real_dlsym(handle, name);
+	if (handle != RTLD_DEFAULT && !p)
+		return NULL; /* with the loader's own error */
+	if (!p || is_ours(p)) {
+		struct module m;
+		void *own = NULL;
+
+		p = look_up(RTLD_NEXT, name, version);
+		if (!p) {
+			find_module((uintptr_t)caller, &m);
+			if (m.found && m.name[0])
+				own = real_dlopen(m.name, RTLD_LAZY | RTLD_NOLOAD);
+			/* Its error is the one the caller may ask for. */
+			p = own ? ingero_real_dlsym(own, name) :
+				  ingero_real_dlsym(RTLD_NEXT, name);
+		}
+		if (!p || is_ours(p))
+			return NULL;
+	}
+	return wrap(name, p);
+}

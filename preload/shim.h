@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the shim share.
+ *
+ *   wrappers.c    expands cuda_api.def; no other file makes wrappers
+ *   traced_call.h the hot path: time, call, time, commit
+ *   thread_log.c  a thread's slot: attach, write out, retire
+ *   session.c     the process's stream: folder, file, header, clock, exit
+ *   resolver.c    which real function a wrapper calls; dlsym and kin
+ *   kernels.c     kernel names, first uses, streams under capture
+ *
+ * Threads:    struct thread_state belongs to its thread. Everything in struct
+ *             process is guarded by process->lock unless said otherwise.
+ * Fork:       process and thread states live in MADV_WIPEONFORK memory. In a
+ *             child they read as zero, which means "nothing begun": no slot,
+ *             no session, lock free. So fork, _Fork and raw clone need no
+ *             handler.
+ * Locks:      one spin lock, never held across a call into libc, the loader or
+ *             CUDA.
+ * Errors:     the program goes on; what is not recorded is counted.
+ */
+#ifndef INGERO_PRELOAD_SHIM_H
+#define INGERO_PRELOAD_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((cold, noinline))
+
+/* ---- the table ----------------------------------------------------------- */
+
+enum group { GROUP_DRIVER, GROUP_RT11, GROUP_RT12, GROUP_RT13, GROUPS };
+
+/* RUNTIME(majors as a tag, groups as bits, symbol, ...) */
+#define RUNTIME_11(...) RUNTIME(11, 1 << GROUP_RT11, __VA_ARGS__)
+#define RUNTIME_12(...) RUNTIME(12, 1 << GROUP_RT12, __VA_ARGS__)
+#define RUNTIME_13(...) RUNTIME(13, 1 << GROUP_RT13, __VA_ARGS__)
+#define RUNTIME_11_12(...) \
+	RUNTIME(11_12, 1 << GROUP_RT11 | 1 << GROUP_RT12, __VA_ARGS__)
+#define RUNTIME_12_13(...) \
+	RUNTIME(12_13, 1 << GROUP_RT12 | 1 << GROUP_RT13, __VA_ARGS__)
+#define RUNTIME_11_12_13(...) \
+	RUNTIME(11_12_13, 1 << GROUP_RT11 | 1 << GROUP_RT12 | 1 << GROUP_RT13, __VA_ARGS__)
+
+/* A function's index in the table; the id in records is index + 1. */
+enum { API_ROWS_MAX = 2048 };
+
+struct api_row {
+	const char *name;
+	uint8_t groups; /* bit per enum group */
+	uint8_t func_class;
+	uint8_t words[INGERO_CALL_WORDS_MAX];
+};
+
+extern const struct api_row ingero_api[];
+extern const unsigned ingero_api_rows;
+extern const unsigned ingero_api_driver_rows; /* the first so many */
+
+/* Row of that name in that group, or -1. */
+int ingero_find_row(const char *name, enum group group);
+
+/* ---- a thread ------------------------------------------------------------ */
+
+#define SEEN_KERNELS 64
+
+struct thread_state {
+	struct ingero_block_header *slot; /* NULL: none (yet, or after fork) */
+	unsigned char *records;           /* slot + 1 */
+	uint64_t sequence;                /* already shifted: cursor's high half */
+	uint64_t next_cold;               /* ticks of the next clock sample */
+	uint32_t pos;                     /* bytes used */
+	uint32_t limit;                   /* below it any call record fits */
+	uint32_t depth;                   /* CUDA calls this thread is in */
+	uint32_t skipped;                 /* left out by choice, not yet in the header */
+	uint32_t kernel_generation;
+	uint32_t tid;
+	uint64_t seen[SEEN_KERNELS]; /* kernels known to be named */
+	/* cold */
+	uint64_t first_ticks; /* of the records in the slot */
+	uint32_t slot_block;
+	bool retired;
+	struct thread_state *next_free;
+	struct thread_state *next_all;
+};
+
+struct thread_local_state {
+	struct thread_state *state; /* never NULL */
+	uint32_t busy;              /* inside the recorder's cold path */
+};
+extern __thread struct thread_local_state ingero_tls
+	__attribute__((tls_model("initial-exec")));
+
+/* ---- the process --------------------------------------------------------- */
+
+enum call_mode {
+	CALL_UNSEEN = 0, /* its NAME record is not written yet */
+	CALL_RECORD = 1,
+	CALL_SKIP = 2, /* left out by choice */
+};
+
+struct process {
+	uint8_t mode[API_ROWS_MAX]; /* enum call_mode; racy reads are fine */
+	uint32_t kernel_generation; /* changes when a kernel address is reused */
+	uint32_t captures;          /* streams under capture; racy reads are fine */
+
+	uint32_t lock;
+	uint32_t begun;  /* session: 0 not yet, 1 runs, 2 failed for good */
+	struct ingero_stream_header *header;
+	uint64_t dev, ino; /* of the stream file */
+	char path[512];
+	struct thread_state *all, *free;
+	uint32_t states, next_sweep;
+	unsigned char *pool; /* unused thread states */
+	uint32_t pool_left;
+	uint64_t early_skips; /* left out before there was a header */
+	uint64_t last_knot_ticks, first_knot_ticks, first_knot_ns;
+	uint64_t cold_interval_ticks;
+	uint32_t knots;
+	uint32_t coverage_seen; /* change counter at the last emission */
+	struct kernel_set *kernel_set;
+	uint64_t captured[16];
+};
+
+extern struct process *ingero_process; /* never NULL */
+
+void ingero_lock(void);
+void ingero_unlock(void);
+
+/* session.c */
+bool ingero_session_begin(struct thread_state *t); /* false: no recording */
+bool ingero_wants(unsigned func_class);
+COLD bool ingero_process_ready(void); /* false: recording is off */
+int ingero_stream_open(void);
+bool ingero_reserve_space(int fd, uint64_t offset, uint64_t bytes);
+void *ingero_wiped_memory(size_t bytes);
+void ingero_emit_start_records(struct thread_state *t);
+void ingero_emit_coverage(struct thread_state *t);
+void ingero_knot(struct thread_state *t);
+void ingero_complain(const char *what, const char *why);
+extern bool ingero_use_tsc;
+
+/* thread_log.c */
+COLD struct thread_state *ingero_enter_slow(unsigned row);
+COLD bool ingero_make_room(struct thread_state *t, unsigned row);
+/* Space for one more record, or NULL. The caller fills all but kind and size. */
+void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes);
+void ingero_commit(struct thread_state *t);
+void ingero_count_loss(enum ingero_loss loss, uint64_t count);
+void ingero_fold_skipped(struct thread_state *t);
+void ingero_retire_all(void);
+
+/* resolver.c */
+struct cell {
+	void *real;
+	uintptr_t low; /* callers in [low, low + span) use `real` */
+	uintptr_t span;
+};
+COLD void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t caller);
+COLD void ingero_map_proc_address(const char *name, void **out);
+void ingero_coverage_each(void (*emit)(void *, unsigned way, uint64_t count, const char *text),
+			  void *to);
+unsigned ingero_coverage_changes(void);
+/* By row; NULL where the group lacks the row. One per group (wrappers.c). */
+extern void *const ingero_wrappers_0[], *const ingero_wrappers_11[];
+extern void *const ingero_wrappers_12[], *const ingero_wrappers_13[];
+/* Looked up by name in libc; NULL where there is none. */
+void *ingero_libc_symbol(const char *name);
+
+/* kernels.c */
+COLD unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel);
+COLD void ingero_kernel_named(uint64_t kernel, const char *name);
+COLD void ingero_kernel_alias(uint64_t kernel, uint64_t known);
+COLD void ingero_kernel_registered(void *module, const void *host, const char *name);
+COLD void ingero_kernels_unregister(void *module);
+COLD void ingero_capture_begin(uint64_t stream);
+COLD void ingero_capture_end(uint64_t stream);
+COLD bool ingero_is_captured(uint64_t stream);
+
+#endif /* INGERO_PRELOAD_SHIM_H */

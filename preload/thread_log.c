@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread's slot: claimed at its first recorded call, written out by the
+ * thread itself when full, handed on when the thread ends.
+ *
+ * Invariants: (1) slot records up to `cursor` are whole.
+ *             (2) a slot has one owner, or is on process->free.
+ *             (3) records reach a DATA block before the slot is reset.
+ * Errors:     no space or memory: the calls are counted as lost and the
+ *             thread tries again every RETRY_TICKS.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "preload/syscalls.h"
+#include "preload/traced_call.h"
+
+enum {
+	SLOT_BYTES = INGERO_BLOCK_BYTES - sizeof(struct ingero_block_header),
+	CALL_BYTES_MAX = sizeof(struct ingero_call) + 8 * INGERO_CALL_WORDS_MAX,
+	POOL_BYTES = 1 << 16,
+	SKIPS_PER_FOLD = 64,
+	SWEEP_FIRST = 64,
+};
+#define RETRY_TICKS (1ULL << 29) /* about a quarter of a second */
+
+static struct thread_state no_slot;
+__thread struct thread_local_state ingero_tls = { &no_slot, 0 };
+
+/* When this thread may try again to get a slot. */
+static uint64_t retry_at;
+
+void ingero_lock(void)
+{
+	uint32_t *lock = &ingero_process->lock;
+
+	for (unsigned spins = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); spins++) {
+		struct timespec nap = { 0, 20000 };
+
+		if (spins < 200)
+			__builtin_ia32_pause();
+		else
+			SYS4(SYS_nanosleep, &nap, 0, 0, 0);
+	}
+}
+
+void ingero_unlock(void)
+{
+	__atomic_store_n(&ingero_process->lock, 0, __ATOMIC_RELEASE);
+}
+
+void ingero_count_loss(enum ingero_loss loss, uint64_t count)
+{
+	struct ingero_stream_header *header = ingero_process->header;
+
+	if (header)
+		__atomic_fetch_add(&header->lost[loss], count, __ATOMIC_RELAXED);
+}
+
+void ingero_fold_skipped(struct thread_state *t)
+{
+	struct ingero_stream_header *header = ingero_process->header;
+
+	if (!header || !t->skipped)
+		return;
+	__atomic_fetch_add(&header->calls_skipped, t->skipped, __ATOMIC_RELAXED);
+	t->skipped = 0;
+}
+
+/* ---- appending ----------------------------------------------------------- */
+
+void ingero_commit(struct thread_state *t)
+{
+	__atomic_store_n(&t->slot->cursor, t->sequence | t->pos, __ATOMIC_RELEASE);
+}
+
+static void set_limit(struct thread_state *t)
+{
+	t->limit = SLOT_BYTES - CALL_BYTES_MAX + 1;
+}
+
+static uint64_t count_calls(const struct thread_state *t)
+{
+	uint64_t calls = 0;
+
+	for (uint32_t at = 0; at < t->pos;) {
+		const struct ingero_record *r = (const void *)(t->records + at);
+
+		calls += r->kind == INGERO_RECORD_CALL;
+		at += r->size8 * 8u;
+	}
+	return calls;
+}
+
+/* Writes the slot's records to a block of their own. */
+static bool write_block(struct thread_state *t, uint64_t now)
+{
+	struct ingero_block_header block;
+	uint64_t number, offset;
+	int fd = ingero_stream_open();
+	bool written;
+
+	if (fd < 0)
+		return false;
+	number = __atomic_fetch_add(&ingero_process->header->blocks_reserved, 1,
+				    __ATOMIC_RELAXED);
+	offset = number * INGERO_BLOCK_BYTES;
+	memset(&block, 0, sizeof(block));
+	block.magic = INGERO_MAGIC_BLOCK;
+	block.type = INGERO_BLOCK_DATA;
+	block.state = INGERO_SLOT_FREE;
+	block.slot = t->slot_block;
+	block.tid = t->tid;
+	block.cursor = t->sequence | t->pos;
+	block.first_ticks = t->first_ticks;
+	block.last_ticks = now;
+	/* The header last: a block without one was never written. */
+	written = sys_pwrite(fd, t->records, t->pos, offset + sizeof(block)) == (long)t->pos &&
+		  sys_pwrite(fd, &block, sizeof(block), offset) == (long)sizeof(block);
+	sys_close(fd);
+	return written;
+}
+
+static void reset_slot(struct thread_state *t, uint64_t now)
+{
+	t->sequence += 1ULL << 32;
+	t->pos = 0;
+	t->first_ticks = now;
+	ingero_commit(t);
+}
+
+static void write_out(struct thread_state *t)
+{
+	uint64_t begin = ingero_ticks(), first = t->first_ticks, end;
+	uint32_t bytes = t->pos;
+	uint64_t calls = 0;
+
+	if (!write_block(t, begin)) {
+		calls = count_calls(t);
+		ingero_count_loss(INGERO_LOSS_WRITE_FAILED, calls);
+	}
+	end = ingero_ticks();
+	reset_slot(t, end);
+	if (calls) {
+		struct ingero_loss_range *loss =
+			ingero_reserve(t, INGERO_RECORD_LOSS, sizeof(*loss));
+
+		loss->loss = INGERO_LOSS_WRITE_FAILED;
+		loss->count = calls;
+		loss->first_ticks = first;
+		loss->last_ticks = begin;
+		ingero_commit(t);
+	} else {
+		struct ingero_self_cost *self =
+			ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
+
+		self->bytes = bytes;
+		self->start_ticks = begin;
+		self->duration_ticks = end - begin;
+		ingero_commit(t);
+	}
+}
+
+void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes)
+{
+	struct ingero_record *r;
+
+	bytes = (bytes + 7) & ~(size_t)7;
+	if (t->pos + bytes > SLOT_BYTES)
+		write_out(t);
+	r = (struct ingero_record *)(t->records + t->pos);
+	memset(r, 0, bytes);
+	r->kind = (__u8)kind;
+	r->size8 = (__u16)(bytes / 8);
+	t->pos += (uint32_t)bytes;
+	return r;
+}
+
+/* ---- claiming ------------------------------------------------------------ */
+
+/* A LIVE block, its space reserved before it is touched: no SIGBUS later. */
+static bool map_slot(struct thread_state *t)
+{
+	uint64_t number, offset;
+	struct ingero_block_header *slot = NULL;
+	int fd = ingero_stream_open();
+
+	if (fd < 0)
+		return false;
+	number = __atomic_fetch_add(&ingero_process->header->blocks_reserved, 1,
+				    __ATOMIC_RELAXED);
+	offset = number * INGERO_BLOCK_BYTES;
+	if (ingero_reserve_space(fd, offset, INGERO_BLOCK_BYTES))
+		slot = sys_mmap(INGERO_BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+	sys_close(fd);
+	if (!slot)
+		return false;
+	t->slot_block = (uint32_t)number;
+	t->records = (unsigned char *)(slot + 1);
+	slot->slot = t->slot_block;
+	slot->type = INGERO_BLOCK_LIVE;
+	slot->state = INGERO_SLOT_OWNED;
+	slot->cursor = 0;
+	__atomic_store_n(&slot->magic, INGERO_MAGIC_BLOCK, __ATOMIC_RELEASE);
+	t->slot = slot;
+	return true;
+}
+
+/* States whose thread ended without its destructor (raw clone, late calls). */
+static void sweep_dead(struct process *p)
+{
+	uint32_t alive = 0;
+	long pid = SYS4(SYS_getpid, 0, 0, 0, 0);
+
+	for (struct thread_state *t = p->all; t; t = t->next_all) {
+		if (t->retired)
+			continue;
+		if (t->slot && SYS4(SYS_tgkill, pid, t->tid, 0, 0) == -3 /* ESRCH */) {
+			t->retired = true;
+			t->slot->state = INGERO_SLOT_RETIRED;
+			ingero_fold_skipped(t);
+			t->next_free = p->free;
+			p->free = t;
+		} else {
+			alive++;
+		}
+	}
+	p->next_sweep = alive < SWEEP_FIRST / 2 ? SWEEP_FIRST : 2 * alive;
+}
+
+static struct thread_state *claim_state(void)
+{
+	struct process *p = ingero_process;
+	struct thread_state *t;
+
+	ingero_lock();
+	if (!p->free && p->states >= (p->next_sweep ? p->next_sweep : SWEEP_FIRST))
+		sweep_dead(p);
+	t = p->free;
+	if (t) {
+		p->free = t->next_free;
+	} else {
+		if (p->pool_left < sizeof(*t)) {
+			p->pool = ingero_wiped_memory(POOL_BYTES);
+			p->pool_left = p->pool ? POOL_BYTES : 0;
+		}
+		if (p->pool_left >= sizeof(*t)) {
+			t = (struct thread_state *)p->pool;
+			p->pool += (sizeof(*t) + 63) & ~63u;
+			p->pool_left -= (sizeof(*t) + 63) & ~63u;
+			t->next_all = p->all;
+			p->all = t;
+			p->states++;
+		}
+	}
+	if (t)
+		t->retired = false;
+	ingero_unlock();
+	return t;
+}
+
+static void release_state(struct thread_state *t)
+{
+	struct process *p = ingero_process;
+
+	ingero_lock();
+	t->retired = true;
+	if (t->slot)
+		t->slot->state = INGERO_SLOT_RETIRED;
+	t->next_free = p->free;
+	p->free = t;
+	ingero_unlock();
+}
+
+static unsigned thread_key;
+static int (*set_specific)(unsigned, const void *);
+
+/*
+ * The thread's destructor. A later call of the same thread (from another
+ * library's destructor) attaches anew.
+ */
+static void retire(void *state)
+{
+	struct thread_state *t = state;
+
+	if (ingero_tls.state != t || !t->slot)
+		return; /* wiped by a fork, or not ours any more */
+	ingero_tls.busy++;
+	ingero_fold_skipped(t);
+	ingero_tls.state = &no_slot;
+	t->depth = 0;
+	release_state(t);
+	ingero_tls.busy--;
+}
+
+/* libpthread may be absent, or come later: asked for again until it is there. */
+static void arm_destructor(struct thread_state *t)
+{
+	static uint32_t made; /* 0 no, 1 being made, 2 yes */
+	uint32_t none = 0;
+
+	if (__atomic_load_n(&made, __ATOMIC_ACQUIRE) == 0) {
+		int (*create)(unsigned *, void (*)(void *)) =
+			(int (*)(unsigned *, void (*)(void *)))ingero_libc_symbol(
+				"pthread_key_create");
+		int (*set)(unsigned, const void *) = (int (*)(unsigned, const void *))
+			ingero_libc_symbol("pthread_setspecific");
+
+		if (!create || !set ||
+		    !__atomic_compare_exchange_n(&made, &none, 1, false, __ATOMIC_ACQ_REL,
+						 __ATOMIC_RELAXED))
+			return;
+		set_specific = set;
+		if (create(&thread_key, retire) != 0)
+			return; /* sweep_dead reclaims */
+		__atomic_store_n(&made, 2, __ATOMIC_RELEASE);
+	}
+	if (__atomic_load_n(&made, __ATOMIC_ACQUIRE) == 2)
+		set_specific(thread_key, t);
+}
+
+static void write_thread_record(struct thread_state *t)
+{
+	struct ingero_thread *thread = ingero_reserve(t, INGERO_RECORD_THREAD, sizeof(*thread));
+
+	thread->tid = t->tid;
+	thread->start_ticks = ingero_ticks();
+	SYS4(SYS_prctl, 16 /* PR_GET_NAME */, thread->comm, 0, 0);
+	ingero_commit(t);
+}
+
+static struct thread_state *attach(void)
+{
+	struct thread_state *t = claim_state();
+	uint64_t begin = ingero_ticks();
+
+	if (!t)
+		return NULL;
+	t->tid = (uint32_t)SYS4(SYS_gettid, 0, 0, 0, 0);
+	t->depth = 0;
+	memset(t->seen, 0, sizeof(t->seen));
+	if (!ingero_session_begin(t) || (!t->slot && !map_slot(t))) {
+		release_state(t);
+		return NULL;
+	}
+	t->slot->tid = t->tid;
+	t->slot->state = INGERO_SLOT_OWNED;
+	memset(t->slot->inflight, 0, sizeof(t->slot->inflight));
+	if (!t->first_ticks)
+		t->first_ticks = begin;
+	set_limit(t);
+	if (t->pos + 4096 > SLOT_BYTES)
+		write_out(t);
+	write_thread_record(t);
+	ingero_emit_start_records(t);
+	ingero_tls.state = t;
+	arm_destructor(t);
+	return t;
+}
+
+/* ---- the slow ways into and out of a call -------------------------------- */
+
+static void write_name(struct thread_state *t, unsigned row)
+{
+	const struct api_row *api = &ingero_api[row];
+	struct ingero_name *name;
+	size_t length = strlen(api->name);
+
+	name = ingero_reserve(t, INGERO_RECORD_NAME, sizeof(*name) + length + 1);
+	name->func = (__u16)(row + 1);
+	name->layer = row < ingero_api_driver_rows ? INGERO_LAYER_DRIVER : INGERO_LAYER_RUNTIME;
+	name->func_class = api->func_class;
+	memcpy(name->words, api->words, sizeof(name->words));
+	memcpy(name + 1, api->name, length);
+	ingero_commit(t);
+}
+
+static void skip(struct thread_state *t)
+{
+	if (!t->slot)
+		__atomic_fetch_add(&ingero_process->early_skips, 1, __ATOMIC_RELAXED);
+	else if (++t->skipped >= SKIPS_PER_FOLD)
+		ingero_fold_skipped(t);
+}
+
+static struct thread_state *enter(unsigned row)
+{
+	struct process *p = ingero_process;
+	struct thread_state *t = ingero_tls.state;
+	unsigned func_class = ingero_api[row].func_class;
+
+	if (p->mode[row] == CALL_UNSEEN && !ingero_wants(func_class))
+		p->mode[row] = CALL_SKIP;
+	/* A look-up alone does not begin a stream. */
+	if (p->mode[row] == CALL_SKIP || (func_class == INGERO_CLASS_RESOLVE && !t->slot)) {
+		skip(t);
+		return NULL;
+	}
+	if (!t->slot) {
+		uint64_t now = ingero_ticks();
+
+		t = now >= __atomic_load_n(&retry_at, __ATOMIC_RELAXED) ? attach() : NULL;
+		if (!t) {
+			if (now >= retry_at)
+				__atomic_store_n(&retry_at, now + RETRY_TICKS, __ATOMIC_RELAXED);
+			ingero_count_loss(INGERO_LOSS_NO_SLOT, 1);
+			return NULL;
+		}
+	}
+	if (p->mode[row] == CALL_UNSEEN) {
+		/* Two threads may both write it; readers take either. */
+		write_name(t, row);
+		p->mode[row] = CALL_RECORD;
+	}
+	return t;
+}
+
+struct thread_state *ingero_enter_slow(unsigned row)
+{
+	struct thread_state *t;
+
+	if (!ingero_process_ready())
+		return NULL;
+	if (ingero_tls.busy) {
+		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
+		return NULL;
+	}
+	ingero_tls.busy++;
+	t = enter(row);
+	ingero_tls.busy--;
+	return t;
+}
+
+bool ingero_make_room(struct thread_state *t, unsigned row)
+{
+	bool room = false;
+
+	if (ingero_tls.busy || !ingero_process_ready()) {
+		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
+		return false;
+	}
+	ingero_tls.busy++;
+	if (!t->slot)
+		t = attach(); /* a fork happened inside the call */
+	if (t) {
+		if (t->pos >= t->limit)
+			write_out(t);
+		if (ingero_ticks() >= t->next_cold) {
+			ingero_knot(t);
+			ingero_emit_coverage(t);
+			ingero_fold_skipped(t);
+		}
+		if (ingero_process->mode[row] == CALL_UNSEEN) {
+			write_name(t, row);
+			ingero_process->mode[row] = CALL_RECORD;
+		}
+		if (t->pos >= t->limit)
+			write_out(t);
+		room = true;
+	} else {
+		ingero_count_loss(INGERO_LOSS_NO_SLOT, 1);
+	}
+	ingero_tls.busy--;
+	return room;
+}
+
+/* At exit: other threads may still run, so only what is safe from here. */
+void ingero_retire_all(void)
+{
+	ingero_lock();
+	for (struct thread_state *t = ingero_process->all; t; t = t->next_all)
+		ingero_fold_skipped(t);
+	ingero_unlock();
+}
