@@ -95,10 +95,19 @@ Status StreamWriter::Finish() {
 }
 
 void StreamWriter::Run() {
+  bool stop = false;
   for (;;) {
     Block block;
-    queue_.wait_dequeue(block);
-    if (block.stop) break;
+    // The queue keeps each pusher's order, not the order among them: what
+    // others pushed before the stop may come after it.
+    if (!stop)
+      queue_.wait_dequeue(block);
+    else if (!queue_.try_dequeue(block))
+      break;
+    if (block.stop) {
+      stop = true;
+      continue;
+    }
     queued_bytes_ -= BytesOf(block.rows);
     if (block.rows.size() > 0) Write(block);
     if (block.rows.values.capacity() <= kMaxSpareValues)

@@ -49,6 +49,7 @@ class StreamWriter {
   [[nodiscard]] bool Push(Rows* rows, uint32_t owner, bool always = false);
   // Writes what is queued, stops the thread, writes the losses of the writer
   // itself. The outcome of the last write.
+  // REQUIRES: all pushers are done.
   Status Finish();
 
   uint64_t bytes_written() const { return bytes_written_; }
