@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way on simulated CUDA and real eBPF: what was planted must be what
+is stored.
+
+  calls    calls made = calls arrived in the simulated driver = calls stored
+  states   thread states of three planted threads right for 99 % of the time
+  join     start <= switch-out <= switch-in <= end for 99.9 % of 10,000 calls
+           that sleep (CASES 35)
+  splits   the parts of each call's split sum to its duration
+  again    a second merge changes nothing
+
+The last line is "N passed, N failed, N skipped"."""
+
+import argparse
+import bisect
+import collections
+import hashlib
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "truth"))
+from recorded_run import RecordedRun, RunError, Skip  # noqa: E402
+from recorded_run import skip_all_unless_possible  # noqa: E402
+
+CLOCK_NANOSLEEP = 230  # x86-64; rows hold number + 1
+KINDS = ("running", "runnable", "sleeping", "io")
+# Bits of switches.flags, wire/wire.h.
+PREEMPTED, YIELDED, IOWAIT = 1, 2, 4
+
+
+class Wrong(Exception):
+    """A promise was not kept."""
+
+
+def expect(condition, text):
+    if not condition:
+        raise Wrong(text)
+
+
+class Recording:
+    """One planted run, merged, with lazily dumped tables."""
+
+    def __init__(self, run, args, environment=None):
+        self.run = run
+        truth_file = run.dir / "truth.json"
+        run.record([run.build / "bin" / "starve_sim", *args,
+                    "--truth", truth_file, "--data-dir", run.dir],
+                   environment=environment)
+        self.truth = json.loads(truth_file.read_text())
+        run.merge()
+        self.report = run.explain()
+        self.store = self.report["trace"]["store"]
+        self.tables = {}
+
+    def rows(self, table):
+        if table not in self.tables:
+            self.tables[table] = self.run.dump(self.store, table)
+        return self.tables[table]
+
+    def complain_about_losses(self):
+        for loss in self.report["trace"]["losses"]:
+            if loss.get("severity") == "loss":
+                raise Wrong(f"data were lost: {loss['text']} "
+                            f"({loss['count']})")
+
+    def calls_of(self, tid):
+        return [c for c in self.rows("calls") if c["tid"] == tid]
+
+    def off_cpu(self, tid):
+        """[(out, in, row of the switch-out)] of a thread, in order."""
+        events = []
+        for s in self.rows("switches"):
+            if s["prev_tid"] == tid:
+                events.append((s["t_ns"], 0, s))
+            if s["next_tid"] == tid:
+                events.append((s["t_ns"], 1, s))
+        events.sort(key=lambda e: (e[0], e[1]))
+        result, out = [], None
+        for t, is_in, row in events:
+            if not is_in:
+                out = (t, row)
+            elif out is not None:
+                result.append((out[0], t, out[1], row))
+                out = None
+        return result
+
+
+def check_calls(rec, run):
+    """Needs FAKE_CUDA_COUNTS in run.dir/counts."""
+    pid = rec.truth["pid"]
+    arrived = collections.Counter()
+    for layer in ("cudart", "cuda"):
+        path = run.dir / "counts" / f"{pid}.{layer}.json"
+        expect(path.exists(), f"the simulated {layer} wrote no counts")
+        arrived.update(json.loads(path.read_text()))
+    for name, count in rec.truth["calls"].items():
+        expect(arrived[name] == count,
+               f"{name}: made {count}, arrived {arrived[name]}")
+    stored = collections.Counter(c["name"] for c in rec.rows("calls"))
+    skipped = sum(s["skipped_calls"] for s in rec.rows("streams")
+                  if s["pid"] == pid and not s["kernel"])
+    for name, count in arrived.items():
+        # A function is left out by choice as a whole, or not at all.
+        expect(stored[name] in (0, count),
+               f"{name}: arrived {count}, stored {stored[name]}")
+    for name in rec.truth["calls"]:
+        expect(stored[name] > 0, f"{name}: made, but not one stored")
+    extra = set(stored) - set(arrived)
+    expect(not extra, f"stored but never made: {sorted(extra)}")
+    expect(sum(arrived.values()) == sum(stored.values()) + skipped,
+           f"arrived {sum(arrived.values())}, stored {sum(stored.values())}, "
+           f"left out by choice {skipped}")
+    operations = sum(o["count"] + o["first_uses"]
+                     for o in rec.report["operations"])
+    return (f"{sum(arrived.values())} arrived = {sum(stored.values())} stored "
+            f"+ {skipped} left out; {operations} in operations")
+
+
+def thread_segments(rec, tid, begin, end):
+    """[(from, to, kind)] over [begin, end) from the switches alone."""
+    segments, last = [], begin
+    for out, back, row_out, row_in in rec.off_cpu(tid):
+        if back <= begin or out >= end:
+            continue
+        if out > last:
+            segments.append((last, out, "running"))
+        if row_out["flags"] & (PREEMPTED | YIELDED):
+            segments.append((out, back, "runnable"))
+        else:
+            kind = "io" if row_out["flags"] & IOWAIT else "sleeping"
+            woken = row_in.get("wake_ns", 0)
+            if out < woken < back:
+                segments.append((out, woken, kind))
+                segments.append((woken, back, "runnable"))
+            else:
+                segments.append((out, back, kind))
+        last = back
+    if last < end:
+        segments.append((last, end, "running"))
+    return segments
+
+
+def check_states(rec):
+    """Each planted stretch: its off-CPU time must be of the planted kind. A
+    thread that was woken may also wait for a CPU, and what it used of the CPU
+    by its own clock is running."""
+    rec.complain_about_losses()
+    texts = []
+    for thread in rec.truth["states"]:
+        if not thread["intervals"]:
+            raise Skip(f"{thread['name']} could not be planted here")
+        begin = thread["intervals"][0][0]
+        end = thread["intervals"][-1][1]
+        segments = thread_segments(rec, thread["tid"], begin, end)
+        expect(segments, f"{thread['name']}: tid {thread['tid']} is not in "
+               "the recording")
+        starts = [s[0] for s in segments]
+        total = right = 0
+        for a, b, kind, cpu in thread["intervals"]:
+            by_kind = collections.Counter()
+            i = max(0, bisect.bisect_right(starts, a) - 1)
+            while i < len(segments) and segments[i][0] < b:
+                s, e, k = segments[i]
+                by_kind[k] += max(0, min(e, b) - max(s, a))
+                i += 1
+            total += b - a
+            if kind == "running":
+                right += by_kind["running"]
+            elif kind == "runnable":
+                right += by_kind["runnable"]
+            else:
+                # After the wake-up it may wait for a CPU; nobody can stamp
+                # that from inside, so at most a tenth of it counts.
+                right += by_kind[kind]
+                right += min(by_kind["running"], cpu + (b - a) // 500)
+                right += min(by_kind["runnable"], (b - a) // 10)
+        share = right / total
+        texts.append(f"{thread['name']} {100 * share:.2f} %")
+        expect(share >= 0.99, f"{thread['name']}: only {100 * share:.2f} % of "
+               f"{total / 1e9:.2f} s right")
+    return ", ".join(texts)
+
+
+def check_join(rec):
+    rec.complain_about_losses()
+    tid = rec.truth["tid"]
+    name = "cudaStreamSynchronize"
+    calls = [c for c in rec.calls_of(tid) if c["name"] == name]
+    calls.sort(key=lambda c: c["begin_ns"])
+    made = rec.truth["calls"][name]
+    expect(len(calls) == made, f"{made} calls made, {len(calls)} stored")
+    sleeps = [(o, i) for o, i, row, _ in rec.off_cpu(tid)
+              if row["prev_syscall"] == CLOCK_NANOSLEEP + 1]
+    begins = [c["begin_ns"] for c in calls]
+    nested = collections.Counter()
+    broken = 0
+    for out, back in sleeps:
+        k = bisect.bisect_right(begins, out) - 1
+        if k >= 0 and back <= begins[k] + calls[k]["duration_ns"]:
+            nested[k] += 1
+        else:
+            broken += 1
+    good = len(nested) / made
+    expect(good >= 0.999, f"only {100 * good:.2f} % of {made} calls hold "
+           f"their sleep; {broken} sleeps stick out of a call")
+    expect(broken <= made * 0.001, f"{broken} of {len(sleeps)} sleeps stick "
+           "out of their call")
+    last = 0
+    for c in calls:
+        expect(c["begin_ns"] >= last, "calls of one thread overlap: time went "
+               f"backward at {c['begin_ns']}")
+        last = c["begin_ns"] + c["duration_ns"]
+    return (f"{len(nested)} of {made} calls hold their sleep, {broken} sleeps "
+            "stick out")
+
+
+def check_splits(rec):
+    calls = {(c["begin_ns"], c["tid"], c["func"]): c["duration_ns"]
+             for c in rec.rows("calls")}
+    rows = rec.rows("splits")
+    expect(rows, "no call has a split")
+    for s in rows:
+        key = (s["begin_ns"], s["tid"], s["func"])
+        expect(key in calls, f"split of a call that is not stored: {key}")
+        parts = sum(s[x + "_ns"] for x in
+                    ("running", "runnable", "sleeping", "io", "unknown"))
+        expect(parts == calls[key], f"{s['name']} at {s['begin_ns']}: parts "
+               f"sum to {parts}, duration is {calls[key]}")
+    slept = {(s["begin_ns"], s["tid"]) for s in rows
+             if s["sleeping_ns"] > 500_000}
+    syncs = [c for c in rec.calls_of(rec.truth["tid"])
+             if c["name"] == "cudaStreamSynchronize"]
+    share = sum((c["begin_ns"], c["tid"]) in slept
+                for c in syncs) / max(1, len(syncs))
+    expect(share >= 0.999, f"only {100 * share:.2f} % of the sleeping calls "
+           "have a split that says so")
+    return f"{len(rows)} splits sum to their calls"
+
+
+def fingerprint(run, store):
+    text = run.ingero("dump", store, "--format", "jsonl", timeout=300)
+    report = run.explain()
+    return (hashlib.sha256(text.encode()).hexdigest(),
+            json.dumps(report, sort_keys=True), text.count("\n"))
+
+
+def check_again(rec, run):
+    before = fingerprint(run, rec.store)
+    run.merge()
+    after = fingerprint(run, rec.store)
+    expect(before[0] == after[0], "the second merge changed the store")
+    expect(before[1] == after[1], "the second merge changed the report")
+    return f"{before[2]} rows unchanged"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    p.add_argument("--build", type=pathlib.Path, required=True)
+    p.add_argument("--calls", type=int, default=10000,
+                   help="sleeping calls of the join check")
+    p.add_argument("--keep", type=pathlib.Path, help="keep recordings here")
+    args = p.parse_args()
+    skip_all_unless_possible(args.build)
+    counts = collections.Counter()
+
+    def check(name, function, *arguments):
+        try:
+            text = function(*arguments)
+        except Skip as e:
+            counts["skipped"] += 1
+            print(f"SKIP {name}: {e}", flush=True)
+        except (Wrong, RunError, KeyError) as e:
+            counts["failed"] += 1
+            what = f"no field {e}" if isinstance(e, KeyError) else e
+            print(f"FAIL {name}: {what}", flush=True)
+        else:
+            counts["passed"] += 1
+            print(f"ok   {name}: {text}", flush=True)
+
+    def recorded(name, arguments, checks, environment=None):
+        keep = args.keep / name if args.keep else None
+        with RecordedRun(args.build, keep=keep) as run:
+            if environment:
+                environment = {k: str(run.dir / v)
+                               for k, v in environment.items()}
+                for folder in environment.values():
+                    pathlib.Path(folder).mkdir(exist_ok=True)
+            try:
+                rec = Recording(run, arguments, environment)
+            except Skip as e:
+                counts["skipped"] += len(checks)
+                print(f"SKIP {name}: {e}", flush=True)
+                return
+            except (RunError, KeyError) as e:
+                counts["failed"] += len(checks)
+                print(f"FAIL {name}: {e}", flush=True)
+                return
+            for what, function in checks:
+                if function in (check_calls, check_again):
+                    check(what, function, rec, run)
+                else:
+                    check(what, function, rec)
+
+    recorded("calls", ["--preset", "loader-cpu-bound", "--steps", "100"],
+             [("calls", check_calls), ("again", check_again)],
+             {"FAKE_CUDA_COUNTS": "counts"})
+    recorded("states", ["--mode", "states", "--seconds", "3"],
+             [("states", check_states)])
+    recorded("sleepers", ["--mode", "sleepers", "--calls", str(args.calls)],
+             [("join", check_join), ("splits", check_splits)])
+    print(f"{counts['passed']} passed, {counts['failed']} failed, "
+          f"{counts['skipped']} skipped")
+    return 1 if counts["failed"] or not counts["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
