@@ -6,11 +6,6 @@
 namespace ingero::analysis {
 namespace {
 
-bool Asleep(ThreadState s) {
-  return s == ThreadState::kSleeping || s == ThreadState::kDisk ||
-         s == ThreadState::kBlocked || s == ThreadState::kStopped;
-}
-
 // Sorted, disjoint.
 std::vector<Interval> Union(std::vector<Interval> list) {
   std::sort(list.begin(), list.end(), [](Interval a, Interval b) {
@@ -65,6 +60,8 @@ Timelines::Timelines(const TraceSource& trace) : trace_(trace) {
                          std::max(loss.range.end, loss.range.begin + Ns(1))});
     }
   unknown_ = Union(std::move(unknown));
+  for (size_t i = 0; i + 1 < unknown_.size(); ++i)
+    known_.push_back({unknown_[i].end, unknown_[i + 1].begin});
 }
 
 Interval Timelines::UnknownBefore(Ns t) const {
@@ -96,29 +93,35 @@ void Timelines::Load(Interval window) {
   for (CpuState& c : cpus_) {
     c.known = c.seen_in_window = false;
     c.now = CpuSegment();
+    c.tail = c.first;
     c.segments.clear();
     c.hint = 0;
   }
   if (!has_kernel() || window.empty()) return;
 
-  // The kernel span that the window begins in, or the first one in it.
-  const std::vector<Interval>& spans = trace_.kernel_spans();
-  size_t span = 0;
-  while (span < spans.size() && spans[span].end <= window.begin) ++span;
-  if (span == spans.size() || spans[span].begin >= window.end) return;
-  span_begin_ = spans[span].begin;
+  // The known stretch that the window begins in, or the first one in it.
+  stretch_ = 0;
+  while (stretch_ < known_.size() && known_[stretch_].end <= window.begin)
+    ++stretch_;
+  if (stretch_ == known_.size() || known_[stretch_].begin >= window.end) {
+    known_begin_ = Ns(INT64_MAX);
+    stretch_ = kNone;
+    return;
+  }
+  known_begin_ = known_[stretch_].begin;
 
-  Ns from = span_begin_;
-  if (span_begin_ < window.begin) {
+  Ns from = known_begin_;
+  if (known_begin_ < window.begin) {
     auto [at, states] = trace_.StatesAt(window.begin);
-    if (!states.empty() && at >= span_begin_ && at <= window.begin) {
+    if (!states.empty() && at >= known_begin_ && at <= window.begin) {
       from = at;
       for (const StateAt& s : states) {
-        if (s.thread >= now_.size()) continue;
+        // Older states are from before a loss: perhaps no longer true.
+        if (s.thread >= now_.size() || s.since < known_begin_) continue;
         now_[s.thread] = {s.since, s.state, s.cpu, s.syscall};
         if (s.state != ThreadState::kRunning) continue;
         // Any other CPU is idle, or runs a thread that never switched.
-        Cpu(s.cpu).now = {s.since, s.thread, false};
+        Cpu(s.cpu).now = {s.since, s.thread, false, false};
         Cpu(s.cpu).known = true;
       }
     }
@@ -132,27 +135,29 @@ void Timelines::Load(Interval window) {
     for (CpuState& c : cpus_)
       if (c.known) c.segments.push_back(c.now);
   };
+  const auto advance = [&](Ns t) {
+    while (stretch_ + 1 < known_.size() && t >= known_[stretch_ + 1].begin)
+      EnterStretch(stretch_ + 1, emit);
+  };
   while (cursor->Next(&s)) {
     ++switches_read_;
     if (!emit && s.t >= window.begin) begin_emit();
-    while (span + 1 < spans.size() && s.t >= spans[span + 1].begin) {
-      ++span;
-      EnterSpan(span, emit);
-    }
-    Apply(s, emit);
+    advance(s.t);
+    if (known_[stretch_].Contains(s.t)) Apply(s, emit);
   }
   if (!emit) begin_emit();
+  advance(window.end - Ns(1));
 }
 
-// Between two kernel spans nothing is known: forget all.
-void Timelines::EnterSpan(size_t span, bool emit) {
-  span_begin_ = trace_.kernel_spans()[span].begin;
+void Timelines::EnterStretch(uint32_t stretch, bool emit) {
+  stretch_ = stretch;
+  known_begin_ = known_[stretch].begin;
   for (ThreadIndex t = 0; t < now_.size(); ++t)
-    if (now_[t].state != ThreadState::kUnknown)
-      Change(t, ThreadState::kUnknown, span_begin_, 0, -1, emit);
+    if (now_[t].state != ThreadState::kUnknown || head_[t] != kNone)
+      Change(t, ThreadState::kUnknown, known_begin_, 0, -1, emit);
   for (CpuState& c : cpus_) {
     c.known = false;
-    c.now = {span_begin_, kNone, false};
+    c.now = {known_begin_, kNone, false, true};
     if (emit) c.segments.push_back(c.now);
   }
 }
@@ -200,19 +205,24 @@ void Timelines::Touch(ThreadIndex thread, const Carry& carry) {
 }
 
 void Timelines::Infer(ThreadIndex thread, ThreadState state, uint16_t cpu) {
-  now_[thread] = {span_begin_, state, cpu, -1};
+  now_[thread] = {known_begin_, state, cpu, -1};
   if (head_[thread] == kNone) return;
   Segment& head = nodes_[head_[thread]].segment;
-  head.begin = span_begin_;
+  head.begin = known_begin_;
   head.state = state;
   head.cpu = cpu;
 }
 
 void Timelines::Apply(const Switch& s, bool emit) {
   CpuState& cpu = Cpu(s.cpu);
-  if (emit && !cpu.known && !cpu.seen_in_window) {
-    cpu.first_prev = s.prev_idle ? kNone : s.prev;
-    cpu.has_first_prev = true;
+  if (emit && !cpu.known) {
+    const CpuSegment before{known_begin_, s.prev_idle ? kNone : s.prev,
+                            s.prev_idle, false};
+    if (!cpu.segments.empty() && cpu.segments.back().unseen)
+      cpu.segments.back() = before;
+    else if (cpu.segments.empty())
+      cpu.segments.push_back(before);
+    if (!cpu.seen_in_window) cpu.first = {before.thread, stretch_};
   }
   if (emit) cpu.seen_in_window = true;
 
@@ -220,20 +230,21 @@ void Timelines::Apply(const Switch& s, bool emit) {
     if (emit) {
       Carry c;
       c.kind = Carry::kStops;
+      c.stretch = stretch_;
       c.t = s.t;
       c.pages = s.prev_pages;
       c.cpu = s.cpu;
       Touch(s.prev, c);
     }
     Now& now = now_[s.prev];
-    if (NeverSeen(now) && !cpu.known)
-      // Nobody was seen to start here since recording began: it ran all along.
+    if (NeverSeen(now))
+      // It was not seen to start since recording began: it ran all along.
       Infer(s.prev, ThreadState::kRunning, s.cpu);
     if (now.state != ThreadState::kRunning || now.cpu != s.cpu) {
       // Its start was lost. It ran at the earliest since the CPU's last known
       // switch; the lost stretch itself is marked unknown by its loss.
       const Ns begin = std::max(
-          {now.since, cpu.known ? cpu.now.begin : span_begin_});
+          {now.since, cpu.known ? cpu.now.begin : known_begin_});
       Change(s.prev, ThreadState::kRunning, begin, s.cpu, -1, emit);
     }
     if (emit) Head(s.prev).segment.pages = s.prev_pages;
@@ -244,6 +255,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
     if (emit) {
       Carry c;
       c.kind = Carry::kStarts;
+      c.stretch = stretch_;
       c.t = s.t;
       c.cpu = s.cpu;
       c.has_wake = s.wake.has_value();
@@ -271,7 +283,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
   }
 
   cpu.known = true;
-  cpu.now = {s.t, s.next_idle ? kNone : s.next, s.next_idle};
+  cpu.now = {s.t, s.next_idle ? kNone : s.next, s.next_idle, false};
   if (emit) cpu.segments.push_back(cpu.now);
 }
 
@@ -279,10 +291,11 @@ void Timelines::Apply(const Switch& s, bool emit) {
 void Timelines::AppendTail(const Now& now, const Carry& carry,
                            std::vector<Segment>* out) {
   Segment& last = out->back();
+  if (carry.stretch != stretch_) return;  // a loss lies between
   if (carry.kind == Carry::kStops) {
     if (NeverSeen(now)) {
       last.state = ThreadState::kRunning;
-      last.begin = span_begin_;
+      last.begin = known_begin_;
       last.cpu = carry.cpu;
     }
     if (last.state == ThreadState::kRunning) {
@@ -292,18 +305,17 @@ void Timelines::AppendTail(const Now& now, const Carry& carry,
   } else if (carry.kind == Carry::kStarts) {
     if (NeverSeen(now) && carry.has_wake) {
       last.state = ThreadState::kSleeping;
-      last.begin = span_begin_;
+      last.begin = known_begin_;
     }
     if (last.state == ThreadState::kRunnable) {
       last.cpu = carry.cpu;
-    } else if (Asleep(last.state) && carry.has_wake) {
+    } else if (carry.has_wake) {
       last.waker = carry.waker;
       last.woken_by_irq = carry.irq;
-      const Ns wake = std::max(carry.wake, last.begin);
-      last.end = wake;
-      if (wake < window_.end) {
+      last.end = std::max(carry.wake, last.begin);
+      if (last.end < window_.end) {
         Segment runnable;
-        runnable.begin = wake;
+        runnable.begin = last.end;
         runnable.end = carry.t;
         runnable.state = ThreadState::kRunnable;
         runnable.cpu = carry.cpu;
@@ -368,10 +380,10 @@ size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
 CpuSegment Timelines::CpuPrehistory(uint16_t cpu) const {
   const CpuState& c = cpus_[cpu];
   CpuSegment s;
-  s.begin = span_begin_;
-  if (c.has_first_prev) {
-    s.thread = c.first_prev;
-    s.idle = c.first_prev == kNone;
+  s.begin = known_begin_;
+  if (c.tail.stretch == stretch_) {
+    s.thread = c.tail.thread;
+    s.idle = c.tail.thread == kNone;
   }
   return s;
 }

@@ -45,6 +45,7 @@ struct CpuSegment {
   Ns begin;
   ThreadIndex thread = kNone;  // kNone: idle or not known
   bool idle = false;
+  bool unseen = false;  // before the first switch of a known stretch
 };
 
 class Timelines {
@@ -70,17 +71,18 @@ class Timelines {
     size_t i = list ? CpuIndexBefore(cpu, range.end) : 0;
     Ns t = range.end;
     while (t > range.begin) {
-      if (list == nullptr || i == SIZE_MAX) {
-        CpuSegment unknown;
-        if (list) unknown = CpuPrehistory(cpu);
-        f(unknown, Interval{range.begin, t});
-        return;
+      CpuSegment s;
+      Ns low = range.begin;
+      if (list && i != SIZE_MAX) {
+        s = (*list)[i];
+        low = std::max(low, s.begin);
+      } else {
+        s.unseen = true;
       }
-      const CpuSegment& s = (*list)[i];
-      const Ns low = std::max(range.begin, s.begin);
+      if (s.unseen) s = CpuPrehistory(cpu);
       if (low < t) f(s, Interval{low, t});
       t = low;
-      --i;  // wraps to SIZE_MAX: before the first
+      if (i != SIZE_MAX) --i;  // wraps to SIZE_MAX: before the first
     }
   }
 
@@ -88,7 +90,7 @@ class Timelines {
   // t, else an empty interval whose end is where the newest such stretch
   // before t ends (so [end, t) is known).
   Interval UnknownBefore(Ns t) const;
-  bool has_kernel() const { return !trace_.kernel_spans().empty(); }
+  bool has_kernel() const { return !known_.empty(); }
 
   uint64_t switches_read() const { return switches_read_; }
 
@@ -102,6 +104,7 @@ class Timelines {
   // What the newer windows know about a thread at this window's end.
   struct Carry {
     enum Kind : uint8_t { kNothing, kStops, kStarts } kind = kNothing;
+    uint32_t stretch = 0;  // index into known_
     bool has_wake = false, irq = false;
     uint16_t cpu = 0;
     ThreadIndex waker = kNone;
@@ -117,22 +120,26 @@ class Timelines {
     bool known = false;  // a switch or a keyframe told who runs
     bool seen_in_window = false;
     CpuSegment now;
-    ThreadIndex first_prev = kNone;  // carry: who ran before all known switches
-    bool has_first_prev = false;
+    // Carry: who ran before the first known switch, in that known stretch.
+    // For older windows, and (tail) as the newer ones left it for this one.
+    struct First {
+      ThreadIndex thread = kNone;
+      uint32_t stretch = kNone;
+    } first, tail;
     std::vector<CpuSegment> segments;
     size_t hint = 0;
   };
 
   void Apply(const Switch& s, bool emit);
-  void EnterSpan(size_t span, bool emit);
+  void EnterStretch(uint32_t stretch, bool emit);
   // Closes the thread's current stretch at t and opens the next one.
   void Change(ThreadIndex thread, ThreadState state, Ns t, uint16_t cpu,
               int16_t syscall, bool emit);
   Node& Head(ThreadIndex thread);
   void Touch(ThreadIndex thread, const Carry& carry);
-  // No data about the thread since the kernel span began.
+  // No data about the thread since the known stretch began.
   bool NeverSeen(const Now& now) const {
-    return now.state == ThreadState::kUnknown && now.since <= span_begin_;
+    return now.state == ThreadState::kUnknown && now.since <= known_begin_;
   }
   void Infer(ThreadIndex thread, ThreadState state, uint16_t cpu);
   void Flatten(ThreadIndex thread);
@@ -144,8 +151,12 @@ class Timelines {
 
   const TraceSource& trace_;
   std::vector<Interval> unknown_;  // sorted, disjoint
+  std::vector<Interval> known_;    // the stretches between them
   Interval window_;
-  Ns span_begin_;  // of the kernel span that the replay is in
+  // The known stretch that the replay is in. Nothing is remembered from one
+  // to the next: what happened between them is not known.
+  uint32_t stretch_ = 0;
+  Ns known_begin_;
   std::vector<Now> now_;
   std::vector<uint32_t> head_;        // newest node of a thread, kNone
   std::vector<ThreadIndex> touched_;  // threads with nodes

@@ -409,10 +409,11 @@ void Attributed::Sort() {
   const auto path_key = [](const PathCell& c) {
     return std::make_tuple(c.range.begin, c.range.end, c.process, c.thread,
                            c.state, c.reason, c.culprit, c.func, c.certainty,
-                           c.ended_by, c.syscall);
+                           c.ended_by, c.syscall, c.time, c.stretches, c.pages);
   };
   const auto split_key = [](const CallSplit& s) {
-    return std::make_tuple(s.begin, s.thread, s.func, s.running);
+    return std::make_tuple(s.begin, s.thread, s.func, s.running, s.runnable,
+                           s.sleeping, s.io, s.holder, s.waker);
   };
   std::sort(feeds.begin(), feeds.end(),
             [&](const auto& a, const auto& b) {
