@@ -137,6 +137,7 @@ TEST_F(RecordTest, FilesBelongToTheFoldersOwnerAndPrivilegesAreDropped) {
   const std::string trace = companion_.dir() + "/trace";
   ASSERT_EQ(mkdir(trace.c_str(), 0700), 0);
   ASSERT_EQ(chown(trace.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chmod(companion_.dir().c_str(), 0755), 0);
   ASSERT_TRUE(companion_.Start());
   usleep(200'000);
   struct stat st;

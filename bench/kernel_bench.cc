@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the companion's programs add to a context switch and to a page touch.
+//
+//   sudo kernel_bench [rounds]
+//
+// Pipe ping-pong of two processes on the last CPU, and touching of fresh
+// pages, in windows of 60 ms that alternate between: no program, an empty one,
+// a bare 48-byte ring record, and all of ours. Medians of the differences to
+// "none" of the same round; the last column is the ratio to the bare record.
+// Budgets: ours at most 1.6x bare per switch; at most 30 ns a page.
+#include <bpf/libbpf.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel_probe/loader.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kWindow = std::chrono::milliseconds(60);
+
+void Pin(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+[[noreturn]] void Die(const char* what) {
+  std::perror(what);
+  std::exit(1);
+}
+
+// A partner that echoes a byte; this thread and it share one CPU.
+class PingPong {
+ public:
+  PingPong() {
+    if (pipe(there_) != 0 || pipe(back_) != 0) Die("pipe");
+    child_ = fork();
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      char c;
+      while (read(there_[0], &c, 1) == 1 && write(back_[1], &c, 1) == 1)
+        continue;
+      _exit(0);
+    }
+  }
+  ~PingPong() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  // ns per switch.
+  double Measure() {
+    char c = 0;
+    long rounds = 0;
+    const auto begin = Clock::now();
+    auto now = begin;
+    while (now - begin < kWindow) {
+      for (int i = 0; i < 100; ++i)
+        if (write(there_[1], &c, 1) != 1 || read(back_[0], &c, 1) != 1)
+          Die("ping-pong");
+      rounds += 100;
+      now = Clock::now();
+    }
+    return std::chrono::duration<double, std::nano>(now - begin).count() /
+           (2.0 * static_cast<double>(rounds));
+  }
+
+ private:
+  int there_[2], back_[2];
+  pid_t child_;
+};
+
+// ns per fresh page.
+double TouchPages() {
+  constexpr size_t kPages = 8192;
+  long pages = 0;
+  std::chrono::duration<double, std::nano> spent{0};
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < kWindow) {
+    char* memory = static_cast<char*>(
+        mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (memory == MAP_FAILED) Die("mmap");
+    madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
+    const auto from = Clock::now();
+    for (size_t i = 0; i < kPages; ++i)
+      static_cast<volatile char*>(memory)[i * 4096] = 1;
+    spent += Clock::now() - from;
+    pages += kPages;
+    munmap(memory, kPages * 4096);
+  }
+  return spent.count() / static_cast<double>(pages);
+}
+
+double Median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+int Ignore(void*, void*, size_t) { return 0; }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+  const int cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  ingero::kernel_probe::LoaderOptions options;
+  options.ring_bytes = 16u << 20;
+  auto loader = ingero::kernel_probe::Loader::Load(options);
+  if (!loader.ok()) {
+    std::fprintf(stderr, "kernel_bench: %s\n",
+                 loader.status().message().c_str());
+    return 1;
+  }
+  bpf_object* object = bpf_object__open_file(BENCH_OBJECT, nullptr);
+  if (object == nullptr || bpf_object__load(object) != 0)
+    Die("loading " BENCH_OBJECT);
+  const auto program = [&](const char* name) {
+    return bpf_object__find_program_by_name(object, name);
+  };
+
+  // The reader, on another CPU, as the companion's: it polls.
+  ring_buffer* rings = ring_buffer__new(
+      bpf_object__find_map_fd_by_name(object, "ring"), Ignore, nullptr,
+      nullptr);
+  if (rings == nullptr) Die("ring");
+  for (const int fd : (*loader)->switch_ring_fds())
+    ring_buffer__add(rings, fd, Ignore, nullptr);
+  ring_buffer__add(rings, (*loader)->task_ring_fd(), Ignore, nullptr);
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    Pin(0);
+    while (!stop) {
+      ring_buffer__consume(rings);
+      usleep(5000);
+    }
+  });
+
+  Pin(cpus - 1);
+  PingPong ping_pong;
+  // Storage exists before the first switch, as in a recording.
+  if (!(*loader)->AttachTaskProbes().ok()) Die("attaching");
+  (*loader)->DumpTasks();
+  (*loader)->Detach();
+
+  const std::vector<std::string> modes = {"none", "empty", "bare", "ours"};
+  std::map<std::string, std::vector<double>> switch_ns, page_ns;
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < modes.size(); ++i) {
+      // Another order each round.
+      const std::string& mode = modes[(i + static_cast<size_t>(round)) % 4];
+      std::vector<bpf_link*> links;
+      if (mode == "empty") {
+        links.push_back(bpf_program__attach(program("empty")));
+        links.push_back(bpf_program__attach(program("empty_page")));
+      } else if (mode == "bare") {
+        links.push_back(bpf_program__attach(program("bare")));
+      } else if (mode == "ours") {
+        if (!(*loader)->AttachTaskProbes().ok() ||
+            !(*loader)->AttachScheduler().ok())
+          Die("attaching");
+      }
+      switch_ns[mode].push_back(ping_pong.Measure());
+      page_ns[mode].push_back(TouchPages());
+      for (bpf_link* link : links) bpf_link__destroy(link);
+      (*loader)->Detach();
+    }
+  }
+  stop = true;
+  reader.join();
+
+  const auto added = [&](const std::map<std::string, std::vector<double>>& ns,
+                         const std::string& mode) {
+    std::vector<double> differences;
+    for (int r = 0; r < rounds; ++r)
+      differences.push_back(ns.at(mode)[static_cast<size_t>(r)] -
+                            ns.at("none")[static_cast<size_t>(r)]);
+    return Median(differences);
+  };
+  const double bare = added(switch_ns, "bare");
+  std::printf("switch: %.0f ns without a program (pipe, one CPU)\n",
+              Median(switch_ns["none"]));
+  std::printf("page:   %.0f ns without a program\n", Median(page_ns["none"]));
+  std::printf("%-6s %14s %12s %12s\n", "", "ns per switch", "ns per page",
+              "x bare");
+  for (const char* mode : {"empty", "bare", "ours"})
+    std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, added(switch_ns, mode),
+                added(page_ns, mode), added(switch_ns, mode) / bare);
+  ring_buffer__free(rings);
+  bpf_object__close(object);
+  return 0;
+}
