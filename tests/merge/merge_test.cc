@@ -2,8 +2,16 @@
 // The whole of merge: stream files in, what the analysis sees out.
 #include "merge/merge.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include "merge/dump.h"
@@ -138,6 +146,795 @@ TEST(Merge, CallsMadeAreCallsStored) {
   const auto some =
       AllCalls(*store, 0, {Ns(kT0 + 5 * kMs), Ns(kT0 + 9000 * kMs)});
   EXPECT_EQ(some.size(), 2u * 8995);
+}
+
+TEST(Merge, LiveTwinOfWrittenBlockIsDropped) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  for (int i = 0; i < 100; ++i) s.Call(10, kSync, kT0 + i * kMs, 500);
+  s.WriteOut(10);
+  for (int i = 100; i < 150; ++i) s.Call(10, kSync, kT0 + i * kMs, 500);
+  // Killed between the write and the reset of its slot.
+  s.WriteOut(10, /*keep_live=*/true);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto calls = AllCalls(*store, 0);
+  ASSERT_EQ(calls.size(), 150u);
+  for (size_t i = 1; i < calls.size(); ++i)
+    EXPECT_LT(calls[i - 1].begin, calls[i].begin);
+  EXPECT_TRUE(store->trace().losses().empty());
+}
+
+TEST(Merge, ThreadsThatShareASlotKeepTheirCalls) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  for (uint32_t tid = 100; tid < 120; ++tid) {
+    const uint64_t at = kT0 + tid * kMs;
+    if (tid == 100)
+      s.Thread(tid, "worker");
+    else
+      s.Reuse(tid - 1, tid, "worker");
+    s.Call(tid, kSync, at, 500);
+    s.Call(tid, kSync, at + 1000, 500);
+    if (tid % 3 == 0) s.WriteOut(tid);
+  }
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  std::map<uint32_t, int> by_tid;
+  for (const Call& c : AllCalls(*store, 0))
+    ++by_tid[store->trace().threads()[c.thread].tid];
+  EXPECT_EQ(by_tid[10], 1);
+  for (uint32_t tid = 100; tid < 120; ++tid) EXPECT_EQ(by_tid[tid], 2) << tid;
+}
+
+TEST(Merge, CallsInFlightEndWithTheirProcess) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0, kT0 - kMs * 500);
+  s.header.exited = 0;  // killed
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  CudaStreamBuilder::CallSpec nested;
+  nested.start = kT0 + 12 * kMs;
+  nested.duration = 1000;
+  nested.depth = 1;
+  s.Call(10, kDriverLaunch, nested);
+  s.InFlight(10, 0, kLaunch, kT0 + 11 * kMs);
+  s.Write(dir / "cuda-10-1.ingero");
+  KernelStreamBuilder k(kT0 - 10 * kMs);
+  k.Task({.t = kT0 - 10 * kMs, .tid = 10, .tgid = 10,
+          .start_ns = static_cast<uint64_t>(kT0 - kMs * 500),
+          .text = "python3"});
+  k.Task({.t = kT0 + 80 * kMs, .event = INGERO_TASK_EVENT_EXIT, .tid = 10,
+          .tgid = 10, .code = 9});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto calls = AllCalls(*store, 0);
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_FALSE(calls[0].no_end);
+  EXPECT_TRUE(calls[1].no_end);
+  EXPECT_EQ(NameOf(*store, calls[1]), "cudaLaunchKernel");
+  EXPECT_EQ(calls[1].begin, Ns(kT0 + 11 * kMs));
+  EXPECT_EQ(calls[1].end, Ns(kT0 + 80 * kMs));
+  EXPECT_EQ(calls[2].depth, 1);
+  const auto& p = store->trace().processes()[0];
+  ASSERT_TRUE(p.exited);
+  EXPECT_EQ(*p.exited, Ns(kT0 + 80 * kMs));
+  EXPECT_EQ(p.exit_code, 9);
+}
+
+TEST(Merge, ReusedPidIsAnotherProcess) {
+  TempDir dir;
+  for (int life = 0; life < 2; ++life) {
+    const int64_t begin = kT0 + life * 5000 * kMs;
+    CudaStreamBuilder s(77, begin, begin - 100 * kMs);
+    AddNames(&s);
+    s.Call(77, kSync, begin, 500);
+    s.Call(77, kSync, begin + (life == 0 ? 6000 : 100) * kMs, 500);
+    s.Write(dir / ("cuda-77-" + std::to_string(life) + ".ingero"));
+  }
+  KernelStreamBuilder k(kT0 - 200 * kMs);
+  k.Task({.t = kT0 - 200 * kMs, .tid = 1, .tgid = 1, .start_ns = 1,
+          .text = "init"});
+  for (int life = 0; life < 2; ++life) {
+    const auto start =
+        static_cast<uint64_t>(kT0 + life * 5000 * kMs - 100 * kMs);
+    k.Task({.t = start, .event = INGERO_TASK_EVENT_FORK, .tid = 77, .tgid = 77,
+            .parent_tgid = 1, .start_ns = start + 3'000'000,
+            .text = life == 0 ? "first" : "second"});
+    k.Task({.t = start + 4000 * kMs, .event = INGERO_TASK_EVENT_EXIT,
+            .tid = 77, .tgid = 77, .code = life});
+  }
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto& processes = store->trace().processes();
+  ASSERT_EQ(processes.size(), 3u);
+  std::set<std::string> names;
+  for (uint32_t p = 1; p < 3; ++p) {
+    EXPECT_TRUE(processes[p].has_cuda);
+    EXPECT_EQ(processes[p].parent, 0u);
+    names.insert(processes[p].name);
+    EXPECT_EQ(AllCalls(*store, p).size(), 2u);
+    for (const Call& c : AllCalls(*store, p))
+      EXPECT_EQ(store->trace().threads()[c.thread].process, p);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"first", "second"}));
+}
+
+TEST(Merge, ContainerPidsAreJoinedByNamespace) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0 - 10 * kMs);
+  // Two containers whose process and thread numbers are the same inside.
+  for (int box = 0; box < 2; ++box) {
+    const uint32_t host = 5000 + 1000 * box;
+    const uint64_t ns = 900 + box;
+    const auto start = static_cast<uint64_t>(kT0 - 500 * kMs);
+    k.Task({.t = kT0 - 10 * kMs, .tid = host, .tgid = host, .start_ns = start,
+            .ns_tid = 1, .ns_tgid = 1, .pid_namespace = ns,
+            .text = "box" + std::to_string(box)});
+    k.Task({.t = kT0 - 10 * kMs, .tid = host + 2, .tgid = host,
+            .start_ns = start, .ns_tid = 3, .ns_tgid = 1, .pid_namespace = ns,
+            .text = "helper"});
+    CudaStreamBuilder s(1, kT0, start);
+    s.header.pid_namespace = ns;
+    AddNames(&s);
+    s.Call(1, kSync, kT0 + box, 500);
+    s.Call(3, kSync, kT0 + 1000 + box, 500);
+    s.Write(dir / ("cuda-1-" + std::to_string(box) + ".ingero"));
+  }
+  k.Switch(0, {.t = kT0 + kMs});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto& trace = store->trace();
+  ASSERT_EQ(trace.processes().size(), 2u);
+  for (uint32_t p = 0; p < 2; ++p) {
+    EXPECT_EQ(trace.processes()[p].pid, 5000 + 1000 * p);
+    EXPECT_EQ(trace.processes()[p].ns_pid, 1u);
+    const auto calls = AllCalls(*store, p);
+    ASSERT_EQ(calls.size(), 2u);
+    EXPECT_EQ(trace.threads()[calls[0].thread].tid, 5000 + 1000 * p);
+    EXPECT_EQ(trace.threads()[calls[1].thread].tid, 5002 + 1000 * p);
+    EXPECT_EQ(trace.threads()[calls[1].thread].name, "helper");
+    EXPECT_EQ(calls[0].begin, Ns(kT0 + p));
+  }
+}
+
+TEST(Merge, LivesOfTasks) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  k.Task({.t = kT0, .tid = 2, .tgid = 2, .start_ns = 1, .text = "kthreadd"});
+  k.Task({.t = kT0, .tid = 9, .tgid = 9, .parent_tgid = 2, .start_ns = 2,
+          .text = "ksoftirqd/0"});
+  k.Task({.t = kT0, .tid = 100, .tgid = 100, .start_ns = 50,
+          .text = std::string("python3\0/usr/bin/python3\0python3\x1ft.py", 37)});
+  k.Task({.t = kT0 + kMs, .event = INGERO_TASK_EVENT_FORK, .tid = 101,
+          .tgid = 101, .parent_tgid = 100,
+          .start_ns = static_cast<uint64_t>(kT0 + kMs), .text = "python3"});
+  k.Task({.t = kT0 + 2 * kMs, .event = INGERO_TASK_EVENT_RENAME, .tid = 101,
+          .tgid = 101, .text = "pt_data_worker"});
+  k.Task({.t = kT0 + 3 * kMs, .event = INGERO_TASK_EVENT_FORK, .tid = 102,
+          .tgid = 101, .parent_tgid = 101,
+          .start_ns = static_cast<uint64_t>(kT0 + kMs), .text = "helper"});
+  k.Task({.t = kT0 + 4 * kMs, .event = INGERO_TASK_EVENT_FORK, .tid = 103,
+          .tgid = 103, .parent_tgid = 100,
+          .start_ns = static_cast<uint64_t>(kT0 + 4 * kMs),
+          .text = "python3"});
+  k.Task({.t = kT0 + 5 * kMs, .event = INGERO_TASK_EVENT_EXEC, .tid = 103,
+          .tgid = 103, .text = std::string("gcc\0/usr/bin/gcc\0gcc\x1f-v", 23)});
+  k.Task({.t = kT0 + 6 * kMs, .event = INGERO_TASK_EVENT_EXIT, .tid = 103,
+          .tgid = 103, .code = 256});
+  k.Task({.t = kT0, .tid = 300, .tgid = 300, .start_ns = 7,
+          .text = "ingero-kprobe"});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto& trace = store->trace();
+  std::map<uint32_t, analysis::Process> by_pid;
+  std::map<uint32_t, uint32_t> index;
+  for (uint32_t i = 0; i < trace.processes().size(); ++i) {
+    by_pid[trace.processes()[i].pid] = trace.processes()[i];
+    index[trace.processes()[i].pid] = i;
+  }
+  ASSERT_EQ(by_pid.size(), 6u);
+  EXPECT_TRUE(by_pid[2].is_kernel);
+  EXPECT_TRUE(by_pid[9].is_kernel);
+  EXPECT_FALSE(by_pid[100].is_kernel);
+  EXPECT_EQ(by_pid[100].exe, "/usr/bin/python3");
+  EXPECT_EQ(by_pid[100].cmdline, "python3\x1ft.py");
+  EXPECT_EQ(by_pid[101].name, "pt_data_worker");
+  EXPECT_EQ(by_pid[101].parent, index[100]);
+  EXPECT_EQ(by_pid[103].name, "gcc");
+  EXPECT_EQ(by_pid[103].exe, "/usr/bin/gcc");
+  EXPECT_EQ(by_pid[103].exit_code, 256);
+  EXPECT_FALSE(by_pid[101].exited);
+  EXPECT_TRUE(by_pid[300].is_ingero);
+  EXPECT_EQ(trace.threads()[by_pid[101].main_thread].tid, 101u);
+  const auto facts = store->facts();
+  EXPECT_FALSE(facts.missing.empty());  // no CUDA stream, no switches
+}
+
+TEST(Merge, SwitchesStatesAndSummaries) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  for (uint32_t tid : {100u, 200u})
+    k.Task({.t = kT0, .tid = tid, .tgid = tid, .start_ns = 50,
+            .text = "t" + std::to_string(tid)});
+  // 100 runs 2.5 s, is preempted by 200 for 1 s; then sleeps 3 s (futex, 202),
+  // woken by 200, which keeps the CPU for another 0.5 s.
+  constexpr int64_t kS = 1'000'000'000;
+  const auto at = [](double s) {
+    return static_cast<uint64_t>(kT0) +
+           static_cast<uint64_t>(s * static_cast<double>(kS));
+  };
+  k.Switch(0, {.t = at(0), .next_tid = 100, .next_tgid = 100});
+  k.Switch(0, {.t = at(2.5), .prev_tid = 100, .prev_tgid = 100,
+               .next_tid = 200, .next_tgid = 200,
+               .flags = INGERO_PREV_PREEMPTED, .pages = 5});
+  k.Switch(0, {.t = at(3.5), .prev_tid = 200, .prev_tgid = 200,
+               .next_tid = 100, .next_tgid = 100,
+               .flags = INGERO_PREV_YIELDED});
+  k.Switch(0, {.t = at(4), .prev_tid = 100, .prev_tgid = 100,
+               .next_tid = 200, .next_tgid = 200,
+               .prev_state = INGERO_TASK_INTERRUPTIBLE, .prev_syscall = 202});
+  k.Switch(0, {.t = at(7.5), .prev_tid = 200, .prev_tgid = 200,
+               .next_tid = 100, .next_tgid = 100,
+               .prev_state = INGERO_TASK_UNINTERRUPTIBLE,
+               .wake = at(7), .waker_tid = 200, .waker_tgid = 200});
+  k.Switch(0, {.t = at(8), .prev_tid = 100, .prev_tgid = 100,
+               .flags = INGERO_PREV_DEAD});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto switches = AllSwitches(*store);
+  ASSERT_EQ(switches.size(), 6u);
+  const auto& trace = store->trace();
+  EXPECT_TRUE(switches[0].prev_idle);
+  EXPECT_TRUE(switches[1].preempted);
+  EXPECT_EQ(switches[1].prev_pages, 5u);
+  EXPECT_TRUE(switches[2].yielded);
+  EXPECT_EQ(switches[3].prev_state, analysis::ThreadState::kSleeping);
+  EXPECT_EQ(switches[3].prev_syscall, 202);
+  EXPECT_EQ(switches[4].prev_state, analysis::ThreadState::kBlocked);
+  ASSERT_TRUE(switches[4].wake);
+  EXPECT_EQ(*switches[4].wake, Ns(static_cast<int64_t>(at(7))));
+  ASSERT_NE(switches[4].waker, kNone);
+  EXPECT_EQ(trace.threads()[switches[4].waker].tid, 200u);
+  EXPECT_EQ(switches[5].prev_state, analysis::ThreadState::kDead);
+  EXPECT_TRUE(switches[5].next_idle);
+  ASSERT_EQ(trace.kernel_spans().size(), 1u);
+  EXPECT_EQ(trace.kernel_spans()[0].begin, Ns(kT0));
+
+  // The keyframe before 6 s knows that 100 has been asleep since 4 s.
+  const auto [when, states] = trace.StatesAt(Ns(static_cast<int64_t>(at(6))));
+  EXPECT_LE(when, Ns(static_cast<int64_t>(at(6))));
+  EXPECT_GE(when, Ns(static_cast<int64_t>(at(2.5))));
+
+  const auto summary = store->Summarize(trace.span());
+  ASSERT_EQ(summary.activities.size(), 2u);
+  const auto& a = summary.activities[0];
+  EXPECT_EQ(a.running, Ns(kS * 7 / 2));
+  EXPECT_EQ(a.runnable, Ns(kS * 3 / 2));
+  EXPECT_EQ(a.sleeping, Ns(3 * kS));
+  EXPECT_EQ(a.preempted, 1u);
+  EXPECT_EQ(a.slept, 1u);
+  EXPECT_EQ(a.pages, 5u);
+  EXPECT_EQ(a.worst_off_cpu, Ns(kS * 7 / 2));
+  EXPECT_EQ(summary.activities[1].yielded, 1u);
+  // A window of whole seconds inside the sleep.
+  const auto inside = store->Summarize(
+      {Ns(static_cast<int64_t>(at(5))), Ns(static_cast<int64_t>(at(7)))});
+  ASSERT_EQ(inside.activities.size(), 2u);
+  EXPECT_EQ(inside.activities[0].sleeping, Ns(2 * kS));
+  EXPECT_EQ(inside.activities[0].running, Ns(0));
+  EXPECT_EQ(inside.activities[1].running, Ns(2 * kS));
+}
+
+TEST(Merge, KeyframesAllowToStartAnywhere) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  for (uint32_t tid : {100u, 200u})
+    k.Task({.t = kT0, .tid = tid, .tgid = tid, .start_ns = 50, .text = "t"});
+  // Two threads take turns every 10 ms for 5 s on CPU 1.
+  for (int i = 0; i < 500; ++i) {
+    const uint32_t in = i % 2 ? 100 : 200, out = i % 2 ? 200 : 100;
+    k.Switch(1, {.t = static_cast<uint64_t>(kT0 + i * 10 * kMs),
+                 .prev_tid = i == 0 ? 0 : out, .prev_tgid = i == 0 ? 0 : out,
+                 .next_tid = in, .next_tgid = in,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE, .prev_syscall = 7});
+  }
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto [when, states] =
+      store->trace().StatesAt(Ns(kT0 + 3555 * kMs));
+  EXPECT_GT(when, Ns(kT0 + 2500 * kMs));
+  EXPECT_LE(when, Ns(kT0 + 3555 * kMs));
+  ASSERT_EQ(states.size(), 2u);
+  int running = 0, sleeping = 0;
+  for (const auto& s : states) {
+    running += s.state == analysis::ThreadState::kRunning;
+    sleeping += s.state == analysis::ThreadState::kSleeping;
+    EXPECT_LE(s.since, when);
+    EXPECT_EQ(s.cpu, 1);
+    if (s.state == analysis::ThreadState::kSleeping) {
+      EXPECT_EQ(s.syscall, 7);
+    }
+  }
+  EXPECT_EQ(running, 1);
+  EXPECT_EQ(sleeping, 1);
+  // Before the first keyframe there is none.
+  EXPECT_TRUE(store->trace().StatesAt(Ns(kT0)).second.empty());
+}
+
+TEST(Merge, SecondMergeChangesNothingAndNewDataIsAdded) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  for (int i = 0; i < 1000; ++i) s.Call(10, kSync, kT0 + i * kMs, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  KernelStreamBuilder k(kT0);
+  k.Task({.t = kT0, .tid = 10, .tgid = 10, .start_ns = 0, .text = "python3"});
+  k.Switch(0, {.t = kT0 + kMs, .next_tid = 10, .next_tgid = 10});
+  k.Flush();
+  k.Write(dir / "kernel-1-1.ingero");
+  auto first = MergeDir(dir);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  EXPECT_EQ(first->calls, 1000u);
+  EXPECT_EQ(first->switches, 1u);
+  EXPECT_EQ(first->added_events, 1002u);
+  const std::string data = first->store_path + "/data.mdb";
+  const std::string before = ReadFile(data);
+
+  auto second = MergeDir(dir);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->added_events, 0u);
+  EXPECT_EQ(second->calls, 1000u);
+  EXPECT_EQ(ReadFile(data), before);
+
+  // A reader of the old state keeps it while new data is merged.
+  auto old_store = OpenStore(first->store_path);
+  ASSERT_TRUE(old_store.ok());
+  k.Switch(0, {.t = kT0 + 2 * kMs, .prev_tid = 10, .prev_tgid = 10});
+  k.Write(dir / "kernel-1-1.ingero");
+  CudaStreamBuilder other(11, kT0 + kMs);
+  AddNames(&other);
+  other.Call(11, kSync, kT0 + kMs, 500);
+  other.Write(dir / "cuda-11-1.ingero");
+  auto third = MergeDir(dir);
+  ASSERT_TRUE(third.ok());
+  EXPECT_EQ(third->store_path, first->store_path);
+  EXPECT_EQ(third->added_events, 2u);
+  EXPECT_EQ(third->calls, 1001u);
+  EXPECT_EQ(third->switches, 2u);
+  EXPECT_EQ(AllSwitches(**old_store).size(), 1u);
+  auto new_store = OpenStore(third->store_path);
+  ASSERT_TRUE(new_store.ok());
+  EXPECT_EQ(AllSwitches(**new_store).size(), 2u);
+
+  // A stream that was merged and is gone: nothing is dropped silently.
+  std::filesystem::remove(dir / "cuda-11-1.ingero");
+  auto unchanged = MergeDir(dir);
+  ASSERT_TRUE(unchanged.ok()) << unchanged.status().message();
+  EXPECT_EQ(unchanged->calls, 1001u);
+  s.Call(10, kSync, kT0 + 1000 * kMs, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto refused = MergeDir(dir);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("cuda-11-1.ingero"),
+            std::string::npos);
+  auto elsewhere = MergeDir(dir, dir / "other");
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().message();
+  EXPECT_EQ(elsewhere->calls, 1001u);
+}
+
+TEST(Merge, OneWriterAtATime) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  ASSERT_EQ(mkdir((dir / "out").c_str(), 0755), 0);
+  const int fd = open((dir / "out/merge.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(flock(fd, LOCK_EX), 0);
+  auto told = MergeDir(dir, dir / "out");
+  ASSERT_FALSE(told.ok());
+  EXPECT_NE(told.status().message().find("another merge"), std::string::npos);
+  close(fd);
+  EXPECT_TRUE(MergeDir(dir, dir / "out").ok());
+}
+
+TEST(Merge, FullDiskLeavesTheOldStore) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  for (int i = 0; i < 100; ++i) s.Call(10, kSync, kT0 + i * kMs, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto first = MergeDir(dir);
+  ASSERT_TRUE(first.ok());
+  const std::string before = ReadFile(first->store_path + "/data.mdb");
+  for (int i = 100; i < 30000; ++i)
+    s.Call(10, kSync, kT0 + i * kMs, 500 + i * 7919 % 100000);
+  s.Write(dir / "cuda-10-1.ingero");
+  // A limit of file size fails the writes as a full disk does.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit;
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  const rlimit limit{64 << 10, old_limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  auto full = MergeDir(dir);
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.status().message().find('\n'), std::string::npos);
+  EXPECT_EQ(ReadFile(first->store_path + "/data.mdb"), before);
+  std::set<std::string> files;
+  for (const auto& f : std::filesystem::directory_iterator(first->store_path))
+    files.insert(f.path().filename());
+  EXPECT_EQ(files, (std::set<std::string>{"data.mdb", "merge.lock"}));
+  auto again = MergeDir(dir);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->calls, 30000u);
+}
+
+TEST(Merge, SaysWhatIsMissing) {
+  TempDir cuda_only;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  s.Coverage(INGERO_WAY_DLSYM, "", 5);
+  s.Coverage(INGERO_WAY_PROC_ADDRESS, "", 5);
+  s.Coverage(INGERO_WAY_MAPPED, "/opt/lib/libcudart.so.13", 1);
+  s.header.calls_skipped = 12;
+  s.Write(cuda_only / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(cuda_only);
+  ASSERT_NE(store, nullptr);
+  auto facts = store->facts();
+  ASSERT_EQ(facts.missing.size(), 1u);
+  EXPECT_NE(facts.missing[0].find("no kernel stream"), std::string::npos);
+  ASSERT_EQ(facts.coverage.size(), 1u);
+  EXPECT_EQ(facts.coverage[0],
+            "runtime calls of python3/10 seen through dlsym and "
+            "cuGetProcAddress; static runtime: no");
+  ASSERT_EQ(facts.streams.size(), 1u);
+  EXPECT_NE(facts.streams[0].find("12 calls left out by choice"),
+            std::string::npos);
+  EXPECT_EQ(facts.host, "testhost");
+  EXPECT_EQ(facts.wall_clock_at_span_begin_ns,
+            1'796'000'000'000'000'000 + kT0);
+
+  TempDir kernel_only;
+  KernelStreamBuilder k(kT0);
+  k.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
+  k.Switch(0, {.t = kT0 + kMs, .prev_tid = 10, .prev_tgid = 10});
+  k.Sample(kT0, Metric::kCpuOnline, 0, 4);
+  k.Sample(kT0, Metric::kPageCostNs, 0, 250);
+  k.Write(kernel_only / "kernel-1-1.ingero");
+  store = MergeAndOpen(kernel_only);
+  ASSERT_NE(store, nullptr);
+  facts = store->facts();
+  ASSERT_EQ(facts.missing.size(), 1u);
+  EXPECT_NE(facts.missing[0].find("no CUDA stream"), std::string::npos);
+  EXPECT_EQ(facts.cpus, 4u);
+  EXPECT_EQ(facts.page_cost, Ns(250));
+}
+
+TEST(Merge, CopiesKnowTheirHostMemory) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  uint64_t t = kT0;
+  const auto call = [&](uint16_t func, std::vector<uint64_t> words,
+                        int direction = 0) {
+    CudaStreamBuilder::CallSpec c;
+    c.start = t += kMs;
+    c.duration = 1000;
+    c.words = std::move(words);
+    c.flags = static_cast<uint8_t>(direction << INGERO_CALL_DIRECTION_SHIFT);
+    s.Call(10, func, c);
+  };
+  call(kMalloc, {0xd000000, 4096});
+  call(kHostAlloc, {0x1000000, 8192});
+  call(kMemcpy, {0xd000000, 0x1000100, 64}, INGERO_COPY_H2D);      // pinned
+  call(kMemcpy, {0xd000000, 0x2000000, 64}, INGERO_COPY_H2D);      // pageable
+  call(kMemcpy, {0x1001fff, 0xd000000, 64}, INGERO_COPY_D2H);      // pinned
+  call(kMemcpy, {0xd000000, 0x2000000, 64}, INGERO_COPY_DEFAULT);  // pageable
+  call(kMemcpy, {0x1000000, 0xd000010, 64}, INGERO_COPY_DEFAULT);  // pinned
+  call(kFreeHost, {0x1000000});
+  call(kMemcpy, {0xd000000, 0x1000100, 64}, INGERO_COPY_H2D);      // pageable
+  call(kMemcpy, {0xd000000, 0xd000100, 64}, INGERO_COPY_D2D);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  using analysis::CopyDirection;
+  using analysis::HostMemory;
+  std::vector<std::pair<CopyDirection, HostMemory>> got;
+  for (const Call& c : AllCalls(*store, 0))
+    if (NameOf(*store, c) == "cudaMemcpy") {
+      got.emplace_back(c.direction, c.host_memory);
+      EXPECT_EQ(c.bytes, 64u);
+    }
+  const std::vector<std::pair<CopyDirection, HostMemory>> want = {
+      {CopyDirection::kHostToDevice, HostMemory::kPinned},
+      {CopyDirection::kHostToDevice, HostMemory::kPageable},
+      {CopyDirection::kDeviceToHost, HostMemory::kPinned},
+      {CopyDirection::kHostToDevice, HostMemory::kPageable},
+      {CopyDirection::kDeviceToHost, HostMemory::kPinned},
+      {CopyDirection::kHostToDevice, HostMemory::kPageable},
+      {CopyDirection::kDeviceToDevice, HostMemory::kUnknown}};
+  EXPECT_EQ(got, want);
+}
+
+TEST(Merge, FirstUsesStayOutOfThePercentiles) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Call(10, kModuleLoad, kT0, 300 * kMs);
+  s.Call(10, kModuleLoad, kT0 + 300 * kMs, 300 * kMs);
+  constexpr int kSteady = 3000;
+  for (int i = 0; i <= kSteady; ++i)
+    s.Call(10, kSync, kT0 + (1000 + i) * kMs, i == 0 ? 200 * kMs / 1000 : 5000);
+  CudaStreamBuilder::CallSpec busy;
+  busy.start = kT0 + 5000 * kMs;
+  busy.duration = 1000;
+  busy.result = 600;
+  s.Call(10, kQuery, busy);
+  busy.start += 1000;
+  busy.result = 700;
+  s.Call(10, kQuery, busy);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto find = [&](const analysis::Summaries& summary,
+                        const std::string& name) {
+    for (const auto& op : summary.operations)
+      if (store->trace().functions()[op.func].name == name) return op;
+    return analysis::Operation();
+  };
+  const auto all = store->Summarize(store->trace().span());
+  const auto sync = find(all, "cudaStreamSynchronize");
+  EXPECT_EQ(sync.count, static_cast<uint64_t>(kSteady));
+  EXPECT_EQ(sync.first_uses, 1u);
+  EXPECT_EQ(sync.first_use_time, Ns(200'000));
+  EXPECT_EQ(sync.max, Ns(5000));
+  EXPECT_EQ(sync.average, Ns(5000));
+  EXPECT_NEAR(static_cast<double>(sync.p99.value), 5000, 5000 / 64.0 + 1);
+  const auto module = find(all, "cuModuleLoadData");
+  EXPECT_EQ(module.count, 0u);
+  EXPECT_EQ(module.first_uses, 2u);
+  EXPECT_EQ(find(all, "cudaStreamQuery").errors, 1u);
+  // Windows that begin and end within seconds count exactly.
+  for (const auto& [from, to] : std::vector<std::pair<int, int>>{
+           {1500, 1700}, {1500, 3700}, {2000, 3000}, {1999, 3001}}) {
+    const auto part =
+        store->Summarize({Ns(kT0 + from * kMs), Ns(kT0 + to * kMs)});
+    EXPECT_EQ(find(part, "cudaStreamSynchronize").count,
+              static_cast<uint64_t>(to - from))
+        << from << " " << to;
+  }
+}
+
+TEST(Merge, LossesAreCountedAndPlaced) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  s.Loss(10, INGERO_LOSS_WRITE_FAILED, 40, kT0 + kMs, kT0 + 2 * kMs);
+  s.header.lost[INGERO_LOSS_WRITE_FAILED] = 50;  // 10 more, somewhere
+  std::string unknown(16, '\0');
+  unknown[0] = 99;
+  unknown[2] = 2;
+  s.Raw(10, unknown);
+  std::string reserved = unknown;
+  reserved[0] = INGERO_RECORD_NVTX;
+  s.Raw(10, reserved);
+  s.Call(10, kSync, kT0 + 3 * kMs, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  KernelStreamBuilder k(kT0);
+  k.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
+  k.Loss(0, kT0 + kMs, kT0 + 2 * kMs, INGERO_LOSS_SWITCH_RING_FULL, 123);
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(AllCalls(*store, 0).size(), 2u);
+  std::map<std::string, uint64_t> counts;
+  for (const auto& loss : store->trace().losses()) {
+    counts[loss.id] += loss.count;
+    if (loss.id == "switch-ring-full") {
+      EXPECT_TRUE(loss.kernel_side);
+      EXPECT_EQ(loss.range, (Interval{Ns(kT0 + kMs), Ns(kT0 + 2 * kMs)}));
+    } else {
+      EXPECT_FALSE(loss.kernel_side);
+      EXPECT_EQ(store->trace().processes()[loss.process].pid, 10u);
+    }
+  }
+  EXPECT_EQ(counts["write-failed"], 50u);
+  EXPECT_EQ(counts["unknown-kind"], 1u);
+  EXPECT_EQ(counts["switch-ring-full"], 123u);
+}
+
+TEST(Merge, TwoCompanionsAtOnceCountOnce) {
+  TempDir dir;
+  for (int companion = 0; companion < 2; ++companion) {
+    KernelStreamBuilder k(kT0 + companion * 500 * kMs);
+    for (int i = companion * 500; i < 1000 + companion * 500; ++i) {
+      const bool in = i % 2 == 0;
+      k.Switch(0, {.t = static_cast<uint64_t>(kT0 + i * kMs),
+                   .prev_tid = in ? 0u : 10u, .prev_tgid = in ? 0u : 10u,
+                   .next_tid = in ? 10u : 0u, .next_tgid = in ? 10u : 0u,
+                   .prev_state = INGERO_TASK_INTERRUPTIBLE});
+    }
+    k.Write(dir / ("kernel-" + std::to_string(companion) + "-1.ingero"));
+  }
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto switches = AllSwitches(*store);
+  ASSERT_EQ(switches.size(), 1500u);
+  for (size_t i = 1; i < switches.size(); ++i)
+    EXPECT_LT(switches[i - 1].t, switches[i].t);
+}
+
+TEST(Merge, AttributionIsStored) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  for (int i = 0; i < 50; ++i) {
+    CudaStreamBuilder::CallSpec launch;
+    launch.start = kT0 + i * 20 * kMs;
+    launch.duration = 10'000;
+    launch.words = {0x1000, 0};
+    s.Call(10, kLaunch, launch);
+    s.Call(10, kSync, kT0 + i * 20 * kMs + 20'000, 5 * kMs);
+  }
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  Ns idle, all;
+  auto feeds = store->Feeds(store->trace().span());
+  analysis::FeedInterval feed;
+  while (feeds->Next(&feed)) {
+    EXPECT_EQ(feed.process, 0u);
+    all += feed.time;
+    if (feed.state == analysis::FeedState::kIdle) idle += feed.time;
+  }
+  // 49 gaps of 15 ms between a sync's end and the next launch.
+  EXPECT_GT(idle, Ns(49 * 14 * kMs));
+  EXPECT_LE(idle, Ns(50 * 16 * kMs));
+  Ns path;
+  auto paths = store->Paths(store->trace().span());
+  analysis::PathCell cell;
+  while (paths->Next(&cell)) path += cell.time;
+  EXPECT_GE(path, idle);
+  // Half of the window, about half of the idle time.
+  Ns half;
+  const Interval span = store->trace().span();
+  feeds = store->Feeds({span.begin, span.begin + span.length() / 2});
+  while (feeds->Next(&feed))
+    if (feed.state == analysis::FeedState::kIdle) half += feed.time;
+  EXPECT_NEAR(static_cast<double>(half.value),
+              static_cast<double>(idle.value) / 2, 20.0 * kMs);
+}
+
+TEST(Merge, KernelNamesAreDemangled) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  s.Kernel(0x1000, "_Z6vecAddPKfS0_Pfi");
+  CudaStreamBuilder::CallSpec launch;
+  launch.start = kT0;
+  launch.duration = 1000;
+  launch.words = {0x1000, 0};
+  s.Call(10, kLaunch, launch);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto summary = MergeDir(dir);
+  ASSERT_TRUE(summary.ok());
+  for (const std::string& path :
+       {summary->store_path, dir / "cuda-10-1.ingero"}) {
+    for (const DumpFormat format :
+         {DumpFormat::kText, DumpFormat::kJsonLines}) {
+      std::string text;
+      Status dumped = Dump(path, format,
+                           [&](std::string_view line) { text += line; });
+      EXPECT_TRUE(dumped.ok()) << dumped.message();
+      EXPECT_NE(text.find("cudaLaunchKernel"), std::string::npos) << text;
+      EXPECT_NE(text.find(path == summary->store_path
+                              ? "vecAdd(float const*, float const*, float*, "
+                                "int)"
+                              : "_Z6vecAddPKfS0_Pfi"),
+                std::string::npos)
+          << text;
+    }
+  }
+  DumpFilter filter;
+  filter.table = "nonsense";
+  const Status unknown =
+      Dump(summary->store_path, DumpFormat::kText, filter,
+           [](std::string_view) {});
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.message().find("switches"), std::string::npos);
+}
+
+TEST(Merge, RecordingsAreStreamsThatOverlap) {
+  TempDir dir;
+  CudaStreamBuilder a(10, kT0);
+  AddNames(&a);
+  a.Call(10, kSync, kT0, 1000 * kMs);
+  a.Write(dir / "cuda-10-1.ingero");
+  CudaStreamBuilder b(11, kT0 + 500 * kMs);
+  AddNames(&b);
+  b.Call(11, kSync, kT0 + 500 * kMs, 1000 * kMs);
+  b.Write(dir / "cuda-11-1.ingero");
+  CudaStreamBuilder later(12, kT0 + 60000 * kMs);
+  AddNames(&later);
+  later.Call(12, kSync, kT0 + 60000 * kMs, 1000 * kMs);
+  later.Write(dir / "cuda-12-1.ingero");
+  CudaStreamBuilder other_boot(13, kT0);
+  other_boot.header.boot_id[0] = 1;
+  AddNames(&other_boot);
+  other_boot.Call(13, kSync, kT0, 1000 * kMs);
+  other_boot.Write(dir / "cuda-13-1.ingero");
+  testing::WriteFile(dir / "notes.ingero", "not a stream");
+  testing::WriteFile(dir / "empty.ingero", "");
+  const auto recordings = ListRecordings({dir.path(), dir / "none"});
+  ASSERT_EQ(recordings.size(), 3u);
+  std::multiset<size_t> sizes;
+  for (const Recording& r : recordings) sizes.insert(r.streams.size());
+  EXPECT_EQ(sizes, (std::multiset<size_t>{1, 1, 2}));
+  EXPECT_EQ(recordings.back().streams[0].pid, 12u);
+  EXPECT_FALSE(recordings.back().merged);
+  ASSERT_TRUE(MergeDir(dir).ok());
+  EXPECT_TRUE(ListRecordings({dir.path()}).back().merged);
+}
+
+TEST(Merge, ClockOfTheProgramIsMappedByTheCompanionsSamples) {
+  TempDir dir;
+  // 2.5 ticks a ns; the program took no sample of its own.
+  const auto tsc = [](int64_t ns) {
+    return static_cast<uint64_t>(ns - kT0) * 5 / 2 + 7'000'000;
+  };
+  CudaStreamBuilder s(10, kT0);
+  s.header.clock = INGERO_CLOCK_TSC;
+  AddNames(&s);
+  for (int i = 0; i < 100; ++i)
+    s.Call(10, kSync, tsc(kT0 + i * 10 * kMs), 2'500'000);
+  s.Write(dir / "cuda-10-1.ingero");
+  KernelStreamBuilder k(kT0);
+  for (int i = 0; i <= 10; ++i) {
+    const int64_t at = kT0 + i * 100 * kMs;
+    k.Knot(static_cast<uint64_t>(at), tsc(at), 50);
+  }
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto calls = AllCalls(*store, 0);
+  ASSERT_EQ(calls.size(), 100u);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_NEAR(static_cast<double>(calls[i].begin.value),
+                static_cast<double>(kT0 + i * 10 * kMs), 2);
+    EXPECT_NEAR(static_cast<double>((calls[i].end - calls[i].begin).value),
+                1e6, 2);
+  }
+  EXPECT_LE(store->facts().clock_error, Ns(100));
+  EXPECT_GT(store->facts().clock_error, Ns(0));
+}
+
+TEST(Merge, StreamWithoutClockSamplesIsALoss) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  s.header.clock = INGERO_CLOCK_TSC;
+  AddNames(&s);
+  s.Call(10, kSync, 123456, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(AllCalls(*store, 0).empty());
+  ASSERT_EQ(store->trace().losses().size(), 1u);
+  EXPECT_EQ(store->trace().losses()[0].id, "no-clock");
 }
 
 TEST(Merge, NothingToMergeSaysWhatToDo) {

@@ -116,7 +116,7 @@ class KernelStreamBuilder {
     uint32_t ns_tid = 0, ns_tgid = 0;
     uint64_t pid_namespace = 4026531836;
     int64_t code = 0;
-    std::string text;
+    std::string text = {};
   };
   void Switch(uint32_t cpu, const SwitchSpec& s);
   void Task(const TaskSpec& t);
