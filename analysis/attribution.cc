@@ -7,23 +7,20 @@
 #include "analysis/attribution.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "analysis/critical_path.h"
 #include "analysis/feeding.h"
 #include "analysis/timelines.h"
+#include "base/status.h"
 
 namespace ingero::analysis {
 namespace {
 
 // Invariants hold in release builds too: a wrong sum must never be printed.
 void Check(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "ingero: internal error: %s\n", what);
-  std::abort();
+  if (!condition) CheckFailed(__FILE__, __LINE__, what);
 }
 
 // Where a window longer than asked may begin, to start at a keyframe.

@@ -2,10 +2,9 @@
 #include "analysis/critical_path.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 #include "analysis/syscalls.h"
+#include "base/status.h"
 
 namespace ingero::analysis {
 namespace {
@@ -293,12 +292,8 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
     t = low;
     hops = 0;
   }
-  if (total != piece.range.length()) {
-    std::fprintf(stderr,
-                 "ingero: internal error: the path of a starved interval does "
-                 "not sum to its length\n");
-    std::abort();
-  }
+  // The path of a starved interval sums to its length.
+  INGERO_CHECK(total == piece.range.length());
   return current;
 }
 
