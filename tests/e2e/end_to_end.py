@@ -69,7 +69,9 @@ class Recording:
         return [c for c in self.rows("calls") if c["tid"] == tid]
 
     def off_cpu(self, tid):
-        """[(out, in, row of the switch-out)] of a thread, in order."""
+        """[(out, in, row of switch-out, row of switch-in)] of a thread, in
+        order. Where the switch-in was not seen, its row is None and `in` is
+        the next switch-out: in between the state is not known."""
         events = []
         for s in self.rows("switches"):
             if s["prev_tid"] == tid:
@@ -80,6 +82,8 @@ class Recording:
         result, out = [], None
         for t, is_in, row in events:
             if not is_in:
+                if out is not None:
+                    result.append((out[0], t, out[1], None))
                 out = (t, row)
             elif out is not None:
                 result.append((out[0], t, out[1], row))
@@ -126,7 +130,9 @@ def thread_segments(rec, tid, begin, end):
             continue
         if out > last:
             segments.append((last, out, "running"))
-        if row_out["flags"] & (PREEMPTED | YIELDED):
+        if row_in is None:
+            segments.append((out, back, "unknown"))
+        elif row_out["flags"] & (PREEMPTED | YIELDED):
             segments.append((out, back, "runnable"))
         else:
             kind = "io" if row_out["flags"] & IOWAIT else "sleeping"
@@ -157,7 +163,7 @@ def check_states(rec):
         expect(segments, f"{thread['name']}: tid {thread['tid']} is not in "
                "the recording")
         starts = [s[0] for s in segments]
-        total = right = 0
+        total = right = unknown = 0
         for a, b, kind, cpu in thread["intervals"]:
             by_kind = collections.Counter()
             i = max(0, bisect.bisect_right(starts, a) - 1)
@@ -165,7 +171,8 @@ def check_states(rec):
                 s, e, k = segments[i]
                 by_kind[k] += max(0, min(e, b) - max(s, a))
                 i += 1
-            total += b - a
+            total += b - a - by_kind["unknown"]
+            unknown += by_kind["unknown"]
             if kind == "running":
                 right += by_kind["running"]
             elif kind == "runnable":
@@ -176,6 +183,8 @@ def check_states(rec):
                 right += by_kind[kind]
                 right += min(by_kind["running"], cpu + (b - a) // 500)
                 right += min(by_kind["runnable"], (b - a) // 10)
+        expect(unknown <= 0.02 * (end - begin), f"{thread['name']}: "
+               f"{unknown / 1e9:.3f} s not known, though no loss is reported")
         share = right / total
         texts.append(f"{thread['name']} {100 * share:.2f} %")
         expect(share >= 0.99, f"{thread['name']}: only {100 * share:.2f} % of "
@@ -191,8 +200,9 @@ def check_join(rec):
     calls.sort(key=lambda c: c["begin_ns"])
     made = rec.truth["calls"][name]
     expect(len(calls) == made, f"{made} calls made, {len(calls)} stored")
-    sleeps = [(o, i) for o, i, row, _ in rec.off_cpu(tid)
-              if row["prev_syscall"] == CLOCK_NANOSLEEP + 1]
+    sleeps = [(o, i) for o, i, row, row_in in rec.off_cpu(tid)
+              if row["prev_syscall"] == CLOCK_NANOSLEEP + 1
+              and row_in is not None]
     begins = [c["begin_ns"] for c in calls]
     nested = collections.Counter()
     broken = 0
@@ -202,9 +212,11 @@ def check_join(rec):
             nested[k] += 1
         else:
             broken += 1
-    good = len(nested) / made
-    expect(good >= 0.999, f"only {100 * good:.2f} % of {made} calls hold "
-           f"their sleep; {broken} sleeps stick out of a call")
+    slept = rec.truth["slept"]
+    expect(slept >= made // 2, f"only {slept} of {made} calls slept: nothing "
+           "to check on a machine this busy")
+    expect(len(nested) >= 0.999 * slept, f"{slept} calls slept, {len(nested)} "
+           f"hold their sleep; {broken} sleeps stick out of a call")
     expect(broken <= made * 0.001, f"{broken} of {len(sleeps)} sleeps stick "
            "out of their call")
     last = 0
@@ -212,8 +224,8 @@ def check_join(rec):
         expect(c["begin_ns"] >= last, "calls of one thread overlap: time went "
                f"backward at {c['begin_ns']}")
         last = c["begin_ns"] + c["duration_ns"]
-    return (f"{len(nested)} of {made} calls hold their sleep, {broken} sleeps "
-            "stick out")
+    return (f"{slept} of {made} calls slept, {len(nested)} hold their sleep, "
+            f"{broken} sleeps stick out")
 
 
 def check_splits(rec):
@@ -228,14 +240,12 @@ def check_splits(rec):
                     ("running", "runnable", "sleeping", "io", "unknown"))
         expect(parts == calls[key], f"{s['name']} at {s['begin_ns']}: parts "
                f"sum to {parts}, duration is {calls[key]}")
-    slept = {(s["begin_ns"], s["tid"]) for s in rows
-             if s["sleeping_ns"] > 500_000}
-    syncs = [c for c in rec.calls_of(rec.truth["tid"])
-             if c["name"] == "cudaStreamSynchronize"]
-    share = sum((c["begin_ns"], c["tid"]) in slept
-                for c in syncs) / max(1, len(syncs))
-    expect(share >= 0.999, f"only {100 * share:.2f} % of the sleeping calls "
-           "have a split that says so")
+    slept = {(s["begin_ns"], s["tid"]) for s in rows if s["sleeping_ns"] > 0}
+    found = sum((c["begin_ns"], c["tid"]) in slept
+                for c in rec.calls_of(rec.truth["tid"])
+                if c["name"] == "cudaStreamSynchronize")
+    expect(found >= 0.999 * rec.truth["slept"], f"{rec.truth['slept']} calls "
+           f"slept, only {found} have a split that says so")
     return f"{len(rows)} splits sum to their calls"
 
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,19 +51,42 @@ json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu) {
   return {begin, end, state, cpu};
 }
 
-// Runs all the time; a step between two clock reads longer than 20 us is time
-// without a CPU. The rest ran.
+rusage ThreadUsage() {
+  rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage;
+}
+
+// Runs all the time; a step between two clock reads longer than 20 us, in
+// which the kernel counted an involuntary switch, is time without a CPU. The
+// rest ran (or was taken by an interrupt or the hypervisor, while running).
 json Preempted(uint64_t until) {
-  json list = json::array();
-  uint64_t begin = Now(), last = begin;
-  while (last < until) {
+  struct Gap {
+    uint64_t begin, end;
+  };
+  std::vector<Gap> gaps(1000000);  // touched now, so that noting one is quick
+  size_t count = 0;
+  uint64_t first = Now(), last = first;
+  long switches = ThreadUsage().ru_nivcsw;
+  while (last < until && count < gaps.size()) {
     uint64_t now = Now();
     if (now - last > 20000) {
-      list.push_back(Interval(begin, last, "running", last - begin));
-      list.push_back(Interval(last, now, "runnable", 0));
-      begin = now;
+      long seen = ThreadUsage().ru_nivcsw;
+      if (seen != switches) {
+        gaps[count++] = {last, now};
+        switches = seen;
+      }
+      now = Now();
     }
     last = now;
+  }
+  json list = json::array();
+  uint64_t begin = first;
+  for (size_t i = 0; i < count; i++) {
+    list.push_back(Interval(begin, gaps[i].begin, "running",
+                            gaps[i].begin - begin));
+    list.push_back(Interval(gaps[i].begin, gaps[i].end, "runnable", 0));
+    begin = gaps[i].end;
   }
   list.push_back(Interval(begin, last, "running", last - begin));
   return list;
@@ -122,17 +146,23 @@ json RunSleepers(uint64_t calls, uint64_t call_us) {
   cudaStream_t stream;
   Check(cudaStreamCreate(&stream), "cudaStreamCreate");
   uint64_t begin = Now();
+  // A call slept if the kernel counted a voluntary switch; where the thread
+  // was kept from a CPU until the work was done, it does not.
+  uint64_t slept = 0;
   for (uint64_t i = 0; i < calls; i++) {
     if (i % 100 == 0 && !cpus.empty()) {
       PinTo({cpus[i / 100 % cpus.size()]});
     }
     Launch(call_us * 1000, stream);
+    long before = ThreadUsage().ru_nvcsw;
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    slept += ThreadUsage().ru_nvcsw != before;
   }
   return {{"pid", getpid()},
           {"tid", gettid()},
           {"begin_ns", begin},
           {"end_ns", Now()},
+          {"slept", slept},
           {"calls",
            {{"cudaSetDeviceFlags", 1},
             {"cudaStreamCreate", 1},
