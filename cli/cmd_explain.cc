@@ -186,6 +186,7 @@ int RunExplain(const Args& args, const Io& io) {
                  (o.color == "auto" && io.out_is_terminal && !io.no_color);
     text.per_process = o.per_process;
     text.all = o.all;
+    text.pid = options->pid;
     Write(io.out, RenderText(report, text));
   }
   if (!FinishOutput(io, "explain")) return kFailed;

@@ -298,18 +298,20 @@ Result<Interval> ResolveWindow(const WindowSpec& spec,
   if (spec.to) {
     INGERO_ASSIGN_OR_RETURN(asked.end, ResolveTime(*spec.to, clock));
   }
-  if (asked.empty())
-    return Status::Error(fmt::format(
-        "the window ends ({}) before it begins "
-        "({}); {}",
-        FormatOffset(asked.end - clock.span.begin),
-        FormatOffset(asked.begin - clock.span.begin), Covered(clock)));
+  const std::string begin = FormatOffset(asked.begin - clock.span.begin);
+  const std::string end = FormatOffset(asked.end - clock.span.begin);
+  if (spec.from && spec.to && asked.empty())
+    return Status::Error(
+        fmt::format("the window ends ({}) before it begins ({}); {}", end,
+                    begin, Covered(clock)));
   const Interval window = asked.Clip(clock.span);
-  if (window.empty())
-    return Status::Error(fmt::format(
-        "nothing was recorded between {} and {}; {}",
-        FormatOffset(asked.begin - clock.span.begin),
-        FormatOffset(asked.end - clock.span.begin), Covered(clock)));
+  if (window.empty()) {
+    const std::string when = !spec.to     ? "after " + begin
+                             : !spec.from ? "before " + end
+                                          : "between " + begin + " and " + end;
+    return Status::Error(
+        fmt::format("nothing was recorded {}; {}", when, Covered(clock)));
+  }
   return window;
 }
 

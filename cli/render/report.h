@@ -4,6 +4,7 @@
 #ifndef INGERO_CLI_RENDER_REPORT_H_
 #define INGERO_CLI_RENDER_REPORT_H_
 
+#include <optional>
 #include <string>
 
 #include "analysis/report.h"
@@ -13,8 +14,9 @@ namespace ingero::cli {
 struct TextOptions {
   int columns = 80;
   bool color = false;
-  bool per_process = false;  // processes instead of findings
-  bool all = false;          // every row of every table
+  bool per_process = false;          // processes instead of findings
+  bool all = false;                  // every row of every table
+  std::optional<uint32_t> pid = {};  // the process that was asked about
 };
 
 // The answer and what to do come first, then the findings, then the numbers.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "cli/render/layout.h"
@@ -22,7 +23,8 @@ using analysis::Severity;
 
 constexpr size_t kTopOperations = 8;  // per layer
 constexpr size_t kTopOthers = 10;
-constexpr size_t kTopListed = 5;  // windows, culprits, cold operations
+constexpr size_t kTopListed = 5;  // culprits, cold operations
+constexpr size_t kTopWindows = 3;
 constexpr int kLabelColumns = 13;
 // A name longer than this helps nobody; --json has all of it.
 constexpr int kNameColumns = 60;
@@ -175,9 +177,18 @@ class TextReport {
 
   // ---- top --------------------------------------------------------------
 
-  // The process that the report is about: the one that fed a GPU longest.
+  // The process that the report is about: the one asked for, else the one
+  // that fed a GPU longest.
   ProcessIndex MainProcess() const {
     ProcessIndex best = analysis::kNone;
+    if (o_.pid) {
+      for (const ProcessActivity& a : r_.activities)
+        if (const auto* p = Find(a.process); p != nullptr && p->pid == o_.pid)
+          return a.process;
+      for (ProcessIndex i = 0; i < r_.processes.size(); ++i)
+        if (r_.processes[i].pid == o_.pid) best = i;
+      return best;
+    }
     Ns span;
     for (const analysis::Feeding& f : r_.feeding)
       if (best == analysis::kNone || f.span > span) {
@@ -359,9 +370,10 @@ class TextReport {
       label = "";
     }
     label = "Evidence";
+    std::set<std::string> shown;  // several facts may share a command
     for (const analysis::Evidence& e : f.evidence) {
       Item(label, Sentence(e.text));
-      if (!e.query.empty())
+      if (!e.query.empty() && shown.insert(e.query).second)
         page_.Command(SanitizeForTerminal(e.query), kLabelColumns);
       label = "";
     }
@@ -381,7 +393,7 @@ class TextReport {
   void Where(const Finding& f) {
     std::vector<std::string> parts;
     const size_t n =
-        o_.all ? f.windows.size() : std::min(f.windows.size(), kTopListed);
+        o_.all ? f.windows.size() : std::min(f.windows.size(), kTopWindows);
     for (size_t i = 0; i < n; ++i) parts.push_back(Between(f.windows[i]));
     if (parts.empty()) return;
     if (n < f.windows.size())
@@ -657,6 +669,10 @@ class TextReport {
     }
   }
 
+  static std::string Cell(Ns time) {
+    return time == Ns(0) ? "-" : FormatDuration(time);
+  }
+
   void ActivityTable(std::string_view title,
                      const std::vector<const ProcessActivity*>& rows,
                      size_t limit) {
@@ -675,13 +691,11 @@ class TextReport {
         continue;
       }
       const std::string name = Short(a.process);
-      cpu.rows.push_back({name, FormatDuration(a.running),
-                          FormatDuration(a.runnable),
-                          FormatDuration(a.sleeping), FormatDuration(a.io),
-                          FormatCount(a.pages)});
-      switches.rows.push_back(
-          {name, FormatCount(a.preempted), FormatCount(a.slept),
-           FormatDuration(a.average_off_cpu), FormatDuration(a.worst_off_cpu)});
+      cpu.rows.push_back({name, Cell(a.running), Cell(a.runnable),
+                          Cell(a.sleeping), Cell(a.io), FormatCount(a.pages)});
+      switches.rows.push_back({name, FormatCount(a.preempted),
+                               FormatCount(a.slept), Cell(a.average_off_cpu),
+                               Cell(a.worst_off_cpu)});
     }
     page_.Add(cpu, 2);
     page_.Blank();

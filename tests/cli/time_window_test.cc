@@ -134,6 +134,18 @@ TEST(WindowTest, AnEmptyWindowSaysWhatIsCovered) {
   }
 }
 
+TEST(WindowTest, AnEmptyWindowSaysWhichSideIsMissed) {
+  EXPECT_TRUE(Resolve({.from = "60s"})
+                  .status()
+                  .message()
+                  .starts_with("nothing was recorded after +60.000 s"));
+  EXPECT_TRUE(Resolve({.from = "60s", .to = "70s"})
+                  .status()
+                  .message()
+                  .starts_with("nothing was recorded between +60.000 s and "
+                               "+70.000 s"));
+}
+
 TEST(WindowTest, WithoutAWallClockOnlyOffsetsWork) {
   RecordingClock clock = kClock;
   clock.realtime_at_begin_ns = 0;
