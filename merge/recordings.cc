@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 
-#include "base/trace_dir.h"
 #include "merge/kernel_stream.h"
 
 namespace ingero::merge {
