@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "kernel_probe/clock.h"
 
@@ -17,11 +18,15 @@ constexpr const char* kLockName = "ingero-kprobe.lock";
 TraceDir Folder(const std::string& dir) {
   TraceDir folder = DefaultTraceDir();
   if (dir.empty()) return folder;
-  folder.path = dir;
+  std::error_code ignored;
+  folder.path = std::filesystem::absolute(dir, ignored).lexically_normal();
+  // "x/" would make the last component that must not be a link "x/".
+  while (folder.path.size() > 1 && folder.path.back() == '/')
+    folder.path.pop_back();
   folder.note.clear();
   // A folder that is there keeps its owner.
   struct stat st;
-  if (lstat(dir.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+  if (lstat(folder.path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
     folder.uid = st.st_uid;
     folder.gid = st.st_gid;
   }
