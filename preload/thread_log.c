@@ -80,19 +80,6 @@ static void set_limit(struct thread_state *t)
 	t->limit = SLOT_BYTES - CALL_BYTES_MAX + 1;
 }
 
-static uint64_t count_calls(const struct thread_state *t)
-{
-	uint64_t calls = 0;
-
-	for (uint32_t at = 0; at < t->pos;) {
-		const struct ingero_record *r = (const void *)(t->records + at);
-
-		calls += r->kind == INGERO_RECORD_CALL;
-		at += r->size8 * 8u;
-	}
-	return calls;
-}
-
 /* Writes the slot's records to a block of their own. */
 static bool write_block(struct thread_state *t, uint64_t now)
 {
@@ -130,36 +117,71 @@ static void reset_slot(struct thread_state *t, uint64_t now)
 	ingero_commit(t);
 }
 
-static void write_out(struct thread_state *t)
+/*
+ * Nowhere to write to: the slot's calls and clock samples go, what describes
+ * others (names, kernels, threads, the process, losses) stays. Returns the
+ * calls dropped; earlier LOSS records of the slot are folded into *loss.
+ */
+static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *loss)
 {
-	uint64_t begin = ingero_ticks(), first = t->first_ticks, end;
-	uint32_t bytes = t->pos;
+	uint32_t end = t->pos, to = 0;
 	uint64_t calls = 0;
 
-	if (!write_block(t, begin)) {
-		calls = count_calls(t);
-		ingero_count_loss(INGERO_LOSS_WRITE_FAILED, calls);
+	t->sequence += 1ULL << 32;
+	t->pos = 0;
+	ingero_commit(t); /* nobody reads while records move */
+	for (uint32_t at = 0, size; at < end; at += size) {
+		const struct ingero_record *r = (const void *)(t->records + at);
+
+		size = r->size8 * 8u;
+		if (r->kind == INGERO_RECORD_LOSS) {
+			const struct ingero_loss_range *old = (const void *)r;
+
+			loss->count += old->count;
+			if (old->first_ticks < loss->first_ticks)
+				loss->first_ticks = old->first_ticks;
+		} else if (r->kind == INGERO_RECORD_CALL) {
+			calls++;
+		} else if (r->kind != INGERO_RECORD_KNOT && r->kind != INGERO_RECORD_SELF &&
+			   r->kind != INGERO_RECORD_COVERAGE) {
+			memmove(t->records + to, r, size);
+			to += size;
+		}
 	}
-	end = ingero_ticks();
-	reset_slot(t, end);
-	if (calls) {
-		struct ingero_loss_range *loss =
-			ingero_reserve(t, INGERO_RECORD_LOSS, sizeof(*loss));
+	loss->count += calls;
+	if (to > SLOT_BYTES / 2)
+		to = 0; /* names fill half the slot: give them up, too */
+	t->pos = to;
+	ingero_commit(t);
+	return calls;
+}
 
+static void write_out(struct thread_state *t)
+{
+	uint64_t begin = ingero_ticks(), end;
+	uint32_t bytes = t->pos;
+
+	if (!write_block(t, begin)) {
+		struct ingero_loss_range range = { .first_ticks = t->first_ticks }, *loss;
+
+		ingero_count_loss(INGERO_LOSS_WRITE_FAILED, drop_calls(t, &range));
+		loss = ingero_reserve(t, INGERO_RECORD_LOSS, sizeof(*loss));
 		loss->loss = INGERO_LOSS_WRITE_FAILED;
-		loss->count = calls;
-		loss->first_ticks = first;
+		loss->count = range.count;
+		loss->first_ticks = range.first_ticks;
 		loss->last_ticks = begin;
-		ingero_commit(t);
+		t->first_ticks = ingero_ticks();
 	} else {
-		struct ingero_self_cost *self =
-			ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
+		struct ingero_self_cost *self;
 
+		end = ingero_ticks();
+		reset_slot(t, end);
+		self = ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
 		self->bytes = bytes;
 		self->start_ticks = begin;
 		self->duration_ticks = end - begin;
-		ingero_commit(t);
 	}
+	ingero_commit(t);
 }
 
 void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes)
