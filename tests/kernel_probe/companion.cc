@@ -38,13 +38,14 @@ Companion::Companion() {
 
 Companion::~Companion() {
   if (pid_ > 0) End(SIGKILL);
-  if (getenv("KEEP") == nullptr) std::filesystem::remove_all(dir_);
+  std::filesystem::remove_all(dir_);
 }
 
 bool Companion::Start(std::vector<std::string> args, uid_t uid) {
   const std::string ready = dir_ + "/ready", words = dir_ + "/words";
   args.insert(args.begin(), {INGERO_KPROBE, "--dir", dir_ + "/trace",
                              "--ready-file", ready});
+  unlink(ready.c_str());  // of one that was killed
   const uint64_t begin = NowNs();
   pid_ = fork();
   if (pid_ == 0) {
