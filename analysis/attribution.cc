@@ -29,9 +29,7 @@ constexpr int64_t kKeyframeStretch = 8;
 Ns AlignUp(Ns t) {
   return Ns(PathFolder::CellOf(t + kCellLength - Ns(1)) * kCellLength.value);
 }
-Ns AlignDown(Ns t) {
-  return Ns(PathFolder::CellOf(t) * kCellLength.value);
-}
+Ns AlignDown(Ns t) { return Ns(PathFolder::CellOf(t) * kCellLength.value); }
 
 // Borders of the windows, oldest first; the first is span.begin and the last
 // span.end. All between are multiples of kCellLength.
@@ -298,8 +296,7 @@ class Attributor {
         d.carry = {true, piece.thread, piece.ended_by};
         continue;
       }
-      d.feed.Add(piece.range, piece.state,
-                 whole_begin == piece.range.begin);
+      d.feed.Add(piece.range, piece.state, whole_begin == piece.range.begin);
       d.total += piece.range.length();
       d.begin = std::min(d.begin, piece.range.begin);
       d.end = std::max(d.end, piece.range.end);
@@ -328,8 +325,7 @@ class Attributor {
     const auto newer = std::exchange(w->partial, {});
     for (size_t i = 0; i < calls_here_.size(); ++i) {
       const Call& call = calls_here_[i];
-      const Interval range =
-          Interval{call.begin, call.end}.Clip(window);
+      const Interval range = Interval{call.begin, call.end}.Clip(window);
       const bool begins_here = i >= open;
       const bool ends_here = call.end <= window.end;
       const auto key = std::make_pair(call.thread, call.depth);

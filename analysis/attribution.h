@@ -45,17 +45,17 @@ enum class FeedState : uint8_t {
 
 // On disk (path_table): append only.
 enum class Reason : uint8_t {
-  kUnknown = 0,      // no data: loss, no kernel stream, before the trace
-  kHostCode = 1,     // running outside any CUDA call
-  kCudaCall = 2,     // running inside a CUDA call that submits nothing
-                     // (func says which)
+  kUnknown = 0,        // no data: loss, no kernel stream, before the trace
+  kHostCode = 1,       // running outside any CUDA call
+  kCudaCall = 2,       // running inside a CUDA call that submits nothing
+                       // (func says which)
   kWaitingForCpu = 3,  // runnable; culprit = longest holder of that CPU
   kDiskWait = 4,
-  kSleepTimer = 5,   // asleep by its own choice: nanosleep and kin
+  kSleepTimer = 5,    // asleep by its own choice: nanosleep and kin
   kSleepNetwork = 6,  // asleep in a socket or poll call, woken by interrupt
-  kSleepOther = 7,   // asleep, woken by interrupt or nobody known
+  kSleepOther = 7,    // asleep, woken by interrupt or nobody known
   kPageableCopy = 8,  // running inside a copy of pageable memory
-  kColdStart = 9,    // inside first use, context creation, module load
+  kColdStart = 9,     // inside first use, context creation, module load
   kStopped = 10,
   kBlocked = 11,     // uninterruptible sleep that is not block I/O
   kSubmitting = 12,  // inside the submitting call itself (launch, copy)
@@ -70,7 +70,7 @@ enum class Certainty : uint8_t {
 
 struct FeedInterval {
   Interval range;
-  Ns time;                 // == range.length() unless folded
+  Ns time;  // == range.length() unless folded
   // How many were folded into this one. Intervals are cut at multiples of
   // kCellLength; only the piece with the begin counts, so 0 = goes on.
   uint64_t intervals = 1;
@@ -82,21 +82,21 @@ struct FeedInterval {
 // One stretch of a critical path, or many short ones of the same kind folded
 // into a cell of at most kCellLength.
 struct PathCell {
-  Interval range;         // first to last stretch
-  Ns time;                // sum of the stretches
+  Interval range;  // first to last stretch
+  Ns time;         // sum of the stretches
   uint64_t stretches = 1;
-  ProcessIndex process = kNone;  // the starved one
-  ThreadIndex thread = kNone;    // whose time this is
+  ProcessIndex process = kNone;               // the starved one
+  ThreadIndex thread = kNone;                 // whose time this is
   ThreadState state = ThreadState::kUnknown;  // of `thread`
   Reason reason = Reason::kUnknown;
   ThreadIndex culprit = kNone;  // kWaitingForCpu: holder of the CPU
   FuncIndex func = kNone;       // kCudaCall, kPageableCopy, kColdStart
   Certainty certainty = Certainty::kKnown;
-  uint64_t pages = 0;           // allocated by `thread` in these ns
+  uint64_t pages = 0;  // allocated by `thread` in these ns
   // What ended the starved interval this belongs to: class of the submission
   // (a host-to-device copy says that the work before it prepared data).
   CallClass ended_by = CallClass::kOther;
-  int16_t syscall = -1;         // asleep in
+  int16_t syscall = -1;  // asleep in
   bool submits = false;  // `thread` submits GPU work of `process` itself
 };
 

@@ -167,15 +167,15 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
   };
   // Without scheduling data only the calls are known.
   const auto emit_unknown = [&](Ns low) {
-    calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
-                                           Interval part) {
-      PathCell cell = base;
-      if (p.func != kNone) {
-        cell.reason = p.reason;
-        cell.func = p.func;
-      }
-      emit(cell, part, no_pages);
-    });
+    calls->ForParts(current, {low, t},
+                    [&](const CallMap::Point& p, Interval part) {
+                      PathCell cell = base;
+                      if (p.func != kNone) {
+                        cell.reason = p.reason;
+                        cell.func = p.func;
+                      }
+                      emit(cell, part, no_pages);
+                    });
     t = low;
     hops = 0;
   };
@@ -200,14 +200,14 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
     cell.state = segment.state;
     switch (segment.state) {
       case ThreadState::kRunning:
-        calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
-                                               Interval part) {
-          PathCell c = cell;
-          c.reason = p.reason;
-          c.func = p.func;
-          emit(c, part,
-               [&](Interval i) { return segment.PagesIn(i.begin, i.end); });
-        });
+        calls->ForParts(
+            current, {low, t}, [&](const CallMap::Point& p, Interval part) {
+              PathCell c = cell;
+              c.reason = p.reason;
+              c.func = p.func;
+              emit(c, part,
+                   [&](Interval i) { return segment.PagesIn(i.begin, i.end); });
+            });
         break;
       case ThreadState::kRunnable:
         cell.reason = Reason::kWaitingForCpu;
@@ -233,11 +233,10 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
       case ThreadState::kSleeping:
       case ThreadState::kBlocked: {
         const ThreadIndex waker = segment.waker;
-        const bool culprit_known =
-            waker != kNone && waker < threads.size() &&
-            !segment.woken_by_irq && waker != current &&
-            threads[waker].process != kNone &&
-            !processes[threads[waker].process].is_kernel;
+        const bool culprit_known = waker != kNone && waker < threads.size() &&
+                                   !segment.woken_by_irq && waker != current &&
+                                   threads[waker].process != kNone &&
+                                   !processes[threads[waker].process].is_kernel;
         if (culprit_known && ++hops <= kMaxHopsWithoutProgress) {
           current = waker;
           continue;
@@ -252,15 +251,15 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         }
         if (!culprit_known && cell.reason == Reason::kSleepOther) {
           // Asleep inside a CUDA call: the call is what it waited in.
-          calls->ForParts(current, {low, t}, [&](const CallMap::Point& p,
-                                                 Interval part) {
-            PathCell c = cell;
-            if (p.func != kNone) {
-              c.reason = p.reason;
-              c.func = p.func;
-            }
-            emit(c, part, no_pages);
-          });
+          calls->ForParts(current, {low, t},
+                          [&](const CallMap::Point& p, Interval part) {
+                            PathCell c = cell;
+                            if (p.func != kNone) {
+                              c.reason = p.reason;
+                              c.func = p.func;
+                            }
+                            emit(c, part, no_pages);
+                          });
         } else {
           emit(cell, {low, t}, no_pages);
         }
@@ -272,8 +271,9 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         // it: the path goes on there.
         const ProcessIndex p = threads[current].process;
         if (segment.state == ThreadState::kUnknown && p != kNone &&
-            processes[p].main_thread == current && processes[p].parent != kNone &&
-            processes[p].first_seen >= low && p != process &&
+            processes[p].main_thread == current &&
+            processes[p].parent != kNone && processes[p].first_seen >= low &&
+            p != process &&
             processes[processes[p].parent].main_thread != kNone &&
             ++hops <= kMaxHopsWithoutProgress) {
           if (processes[p].first_seen < t) {

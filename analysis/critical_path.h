@@ -29,7 +29,7 @@ class CallMap {
   void Load(const std::vector<Call>& calls, Ns window_end);
 
   struct Point {
-    Ns t;  // from here on
+    Ns t;                    // from here on
     FuncIndex func = kNone;  // outermost call; kNone: outside
     Reason reason = Reason::kHostCode;
   };

@@ -58,8 +58,7 @@ bool FeedingModel::started() const {
 }
 
 FeedingModel::ThreadCalls& FeedingModel::Of(ThreadIndex thread) {
-  if (last_thread_ < threads_.size() &&
-      threads_[last_thread_].thread == thread)
+  if (last_thread_ < threads_.size() && threads_[last_thread_].thread == thread)
     return threads_[last_thread_];
   for (size_t i = 0; i < threads_.size(); ++i)
     if (threads_[i].thread == thread) {
@@ -240,8 +239,7 @@ void FeedingModel::OnLaunch(const Call& call, CallClass call_class, bool cold,
          stream, 0);
   } else {
     const bool blocked = call_class == CallClass::kLaunch && !cold &&
-                         d.since_drain >= kQueueDepth &&
-                         usual_launch_ns_ > 0 &&
+                         d.since_drain >= kQueueDepth && usual_launch_ns_ > 0 &&
                          took > kBlockedLaunchFactor * usual_launch_ns_;
     Submit(d, stream);
     if (blocked) {
@@ -277,9 +275,9 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
   const bool sync = call_class == CallClass::kCopy;
   // Small pageable copies to the device are staged and wait for nobody;
   // copies on the device are asynchronous in either form.
-  const bool waits =
-      sync ? !on_device && !(to_device && pageable && call.bytes <= kDataCopyMin)
-           : to_host && pageable;
+  const bool waits = sync ? !on_device && !(to_device && pageable &&
+                                            call.bytes <= kDataCopyMin)
+                          : to_host && pageable;
   if (waits) {
     if (d.streams[stream].pending()) {
       const Ns copy = pageable ? HostCopyTime(call.bytes) : Ns(0);
@@ -291,11 +289,9 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
         Push(call, turn, EndKind::kDrainStream, call_class, device, stream,
              before);
         Push(call, turn, EndKind::kWaitEnds, call_class, device, stream, 0);
-        Push(call, call.end, EndKind::kCopyEnds, call_class, device, stream,
-             0);
+        Push(call, call.end, EndKind::kCopyEnds, call_class, device, stream, 0);
       } else {
-        Push(call, call.end, EndKind::kWaitEnds, call_class, device, stream,
-             0);
+        Push(call, call.end, EndKind::kWaitEnds, call_class, device, stream, 0);
       }
       Push(call, outermost_end, EndKind::kDrainStream, call_class, device,
            stream, before);
@@ -338,9 +334,7 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
   const uint32_t device = thread.device;
   const bool cold = IsColdStart(call, traits);
   const bool ok = call.result == 0;
-  const auto bearing = [&] {
-    Of(call.thread).bearing_end = call.end;
-  };
+  const auto bearing = [&] { Of(call.thread).bearing_end = call.end; };
   switch (traits.call_class) {
     case CallClass::kLaunch:
     case CallClass::kGraphLaunch:
@@ -388,8 +382,7 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
       if (ok && !call.no_end)
         Push(call, outermost_end, EndKind::kDrainStream, traits.call_class, at,
              stream, position);
-      if (waits)
-        Refresh(at, call.begin, call.thread, traits.call_class, out);
+      if (waits) Refresh(at, call.begin, call.thread, traits.call_class, out);
       return;
     }
     case CallClass::kFree:
@@ -400,8 +393,7 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
       Device& d = At(device);
       if (!d.started || d.pending == 0) return;
       ++d.waiting;
-      Push(call, call.end, EndKind::kWaitEnds, traits.call_class, device, 0,
-           0);
+      Push(call, call.end, EndKind::kWaitEnds, traits.call_class, device, 0, 0);
       if (ok && !call.no_end)
         Push(call, outermost_end, EndKind::kDrainDevice, traits.call_class,
              device, 0, d.position);

@@ -81,8 +81,8 @@ class FeedingModel {
     Ns since;
     FeedState state = FeedState::kIdle;
     uint64_t position = 0;
-    uint64_t since_drain = 0;  // submissions
-    uint32_t pending = 0;      // streams with work
+    uint64_t since_drain = 0;                     // submissions
+    uint32_t pending = 0;                         // streams with work
     uint32_t waiting = 0, copying = 0, cold = 0;  // calls under way
     std::vector<Stream> streams;
     size_t last_stream = 0;
@@ -93,8 +93,13 @@ class FeedingModel {
     uint64_t position = 0;
   };
   enum class EndKind : uint8_t {
-    kWaitEnds, kDrainStream, kDrainDevice, kCopyEnds, kCopyEndsSubmitting,
-    kColdEnds, kColdEndsSubmitting
+    kWaitEnds,
+    kDrainStream,
+    kDrainDevice,
+    kCopyEnds,
+    kCopyEndsSubmitting,
+    kColdEnds,
+    kColdEndsSubmitting
   };
   struct End {
     Ns t;

@@ -68,19 +68,15 @@ class Builder {
   void Header() {
     const TraceSource& trace = source_.trace();
     report_.span = trace.span();
-    report_.window = options_.window ? options_.window->Clip(trace.span())
-                                     : trace.span();
-    // The last event belongs to the window that ends with it.
-    if (report_.window.end == report_.span.end)
-      report_.window.end = report_.span.end;
+    report_.window =
+        options_.window ? options_.window->Clip(trace.span()) : trace.span();
     report_.facts = source_.facts();
     report_.processes = trace.processes();
     report_.threads = trace.threads();
     report_.functions = trace.functions();
     for (const Loss& loss : trace.losses()) {
       const Interval range{loss.range.begin,
-                           std::max(loss.range.end,
-                                    loss.range.begin + Ns(1))};
+                           std::max(loss.range.end, loss.range.begin + Ns(1))};
       if (!range.Overlaps(report_.window)) continue;
       report_.losses.push_back(loss);
       if (loss.severity >= 2) report_.complete = false;
@@ -89,9 +85,8 @@ class Builder {
     report_.operations = std::move(summaries.operations);
     report_.activities = std::move(summaries.activities);
     if (options_.pid) {
-      std::erase_if(report_.operations, [&](const Operation& o) {
-        return !Wanted(o.process);
-      });
+      std::erase_if(report_.operations,
+                    [&](const Operation& o) { return !Wanted(o.process); });
       std::erase_if(report_.activities, [&](const ProcessActivity& a) {
         return !WantedTree(a.process);
       });
@@ -265,9 +260,9 @@ class Builder {
     };
     std::vector<Range> ranges;
     for (const auto& [bucket, time] : tally.buckets) {
-      const Interval r = Interval{Ns(bucket * kBucket.value),
-                                  Ns((bucket + 1) * kBucket.value)}
-                             .Clip(report_.window);
+      const Interval r =
+          Interval{Ns(bucket * kBucket.value), Ns((bucket + 1) * kBucket.value)}
+              .Clip(report_.window);
       if (r.empty()) continue;
       if (!ranges.empty() && ranges.back().range.end == r.begin) {
         ranges.back().range.end = r.end;
@@ -305,8 +300,9 @@ class Builder {
   }
 
   std::string ExplainQuery(Interval window, uint32_t pid) const {
-    return "ingero explain --from " + Seconds(window.begin - report_.span.begin) +
-           " --to " + Seconds(window.end - report_.span.begin) + " --pid " +
+    return "ingero explain --from " +
+           Seconds(window.begin - report_.span.begin) + " --to " +
+           Seconds(window.end - report_.span.begin) + " --pid " +
            std::to_string(pid);
   }
 
@@ -333,8 +329,7 @@ class Builder {
     }
   }
 
-  void Timeline(const Context& context, size_t rule, const Tally& tally,
-                Finding* f) const {
+  void Timeline(const Context& context, const Tally& tally, Finding* f) const {
     const Interval worst = WorstSecond(tally);
     if (worst.empty()) return;
     const Ns at = worst.begin - report_.window.begin;
@@ -369,7 +364,6 @@ class Builder {
           break;
       }
     }
-    (void)rule;
     const auto sum = [](const std::map<ThreadIndex, Ns>& m) {
       Ns total;
       for (const auto& [key, time] : m) total += time;
@@ -380,8 +374,10 @@ class Builder {
     if (!waiting.empty())
       f->timeline.push_back(
           {TimelineLine::Layer::kSystem, at,
-           context.Top(waiting, 2, sum(waiting)) + " was ready but had no CPU "
-           "for " + FormatDuration(sum(waiting)) +
+           context.Top(waiting, 2, sum(waiting)) +
+               " was ready but had no CPU "
+               "for " +
+               FormatDuration(sum(waiting)) +
                (holders.empty()
                     ? std::string("; who held it is not known.")
                     : "; held by " + context.Top(holders, 3, sum(waiting)) +
@@ -393,18 +389,18 @@ class Builder {
                                  FormatDuration(sum(sleeping)) +
                                  " and no other thread was to wake it."});
     if (!running.empty())
-      f->timeline.push_back(
-          {TimelineLine::Layer::kHost, at,
-           "Work on the way to the next GPU submission: " +
-               context.Top(running, 3, sum(running)) + " ran for " +
-               FormatDuration(sum(running)) + "."});
+      f->timeline.push_back({TimelineLine::Layer::kHost, at,
+                             "Work on the way to the next GPU submission: " +
+                                 context.Top(running, 3, sum(running)) +
+                                 " ran for " + FormatDuration(sum(running)) +
+                                 "."});
     std::string cuda = "The GPU had " +
                        std::string(tally.known > Ns(0) ? "no" : "perhaps no") +
                        " work from this program for " +
                        FormatDuration(starved) + " of " + second;
     if (!calls.empty())
-      cuda += ", " + FormatDuration(Sorted(calls)[0].second) + " of it inside " +
-              context.FunctionName(Sorted(calls)[0].first);
+      cuda += ", " + FormatDuration(Sorted(calls)[0].second) +
+              " of it inside " + context.FunctionName(Sorted(calls)[0].first);
     if (ended_by == CallClass::kCopy || ended_by == CallClass::kCopyAsync)
       cuda += "; a copy to the GPU ended the wait";
     else if (ended_by == CallClass::kLaunch ||
@@ -439,9 +435,9 @@ class Builder {
       }
       const bool unexplained =
           std::string_view(rules[r]->cause) == "unexplained";
-      if (unexplained && t.known.value <
-                             static_cast<double>(w.facts.known.value) *
-                                 kUnexplainedShare)
+      if (unexplained &&
+          t.known.value <
+              static_cast<double>(w.facts.known.value) * kUnexplainedShare)
         continue;
       Finding f;
       f.cause = rules[r]->cause;
@@ -451,22 +447,21 @@ class Builder {
       f.lost = t.known;
       f.lost_at_most = t.total();
       f.windows = Windows(t);
-      f.confidence = known < kLowShare              ? Confidence::kLow
+      f.confidence = known < kLowShare                  ? Confidence::kLow
                      : unexplained || !report_.complete ? Confidence::kMedium
-                                                    : Confidence::kHigh;
+                                                        : Confidence::kHigh;
       if (f.cause == "memory-faults") f.confidence = Confidence::kMedium;
       f.coverage = Coverage(w);
-      Culprits(context, t, &f);
-      Timeline(context, r, t, &f);
+      if (!unexplained) Culprits(context, t, &f);
+      Timeline(context, t, &f);
       rules[r]->describe(context, t, &f);
-      CommonEvidence(context, w, t, &f);
+      CommonEvidence(w, t, &f);
       report_.findings.push_back(std::move(f));
     }
     Symptoms(w);
   }
 
-  void CommonEvidence(const Context& context, const Work& w, const Tally& t,
-                      Finding* f) const {
+  void CommonEvidence(const Work& w, const Tally& t, Finding* f) const {
     const Interval window =
         f->windows.empty() ? report_.window : f->windows.front();
     if (t.known > Ns(0))
@@ -475,8 +470,7 @@ class Builder {
                       " of known starvation is on the critical path with this "
                       "cause.");
     if (t.possible > Ns(0))
-      AddEvidence(f, "possible_ns", static_cast<double>(t.possible.value),
-                  "ns",
+      AddEvidence(f, "possible_ns", static_cast<double>(t.possible.value), "ns",
                   FormatDuration(t.possible) +
                       " more, during which it is not known whether the GPU "
                       "still had work.");
@@ -490,20 +484,19 @@ class Builder {
       AddEvidence(f, "ingero_ns",
                   static_cast<double>(w.waited_for_ingero.value), "ns",
                   "ingero's own processes held a CPU that the path waited for "
-                  "during " + FormatDuration(w.waited_for_ingero) +
+                  "during " +
+                      FormatDuration(w.waited_for_ingero) +
                       "; not blamed on the program.");
     if (w.facts.gpu_utilization >= 0)
       AddEvidence(f, "gpu_utilization", w.facts.gpu_utilization, "ratio",
                   "The driver measured a GPU utilisation of " +
                       FormatPercent(w.facts.gpu_utilization) +
                       " on average over the window.");
-    (void)context;
     const std::string dump =
         "ingero dump " +
         (report_.facts.store_path.empty() ? "DB" : report_.facts.store_path) +
-        " --table path --from " +
-        Seconds(window.begin - report_.span.begin) + " --to " +
-        Seconds(window.end - report_.span.begin);
+        " --table path --from " + Seconds(window.begin - report_.span.begin) +
+        " --to " + Seconds(window.end - report_.span.begin);
     bool first = true;
     for (Evidence& e : f->evidence) {
       if (e.window.empty()) e.window = window;
@@ -536,18 +529,19 @@ class Builder {
     f.pid = report_.processes[w.facts.process].pid;
     f.id = f.cause + "/" + std::to_string(f.pid);
     f.severity = Severity::kInfo;
-    f.claim = "GPU-bound, not starved: " + context.ProcessName(w.facts.process) +
-              " had work on the GPU for at least " + context.Share(w.facts.busy) +
-              ". Slow synchronisations and launches are the host waiting for "
-              "it.";
-    f.confidence =
-        report_.complete ? Confidence::kHigh : Confidence::kMedium;
+    f.claim =
+        "GPU-bound, not starved: " + context.ProcessName(w.facts.process) +
+        " had work on the GPU for at least " + context.Share(w.facts.busy) +
+        ". Slow synchronisations and launches are the host waiting for "
+        "it.";
+    f.confidence = report_.complete ? Confidence::kHigh : Confidence::kMedium;
     f.coverage = Coverage(w);
     f.windows.push_back(report_.window);
     f.timeline.push_back(
         {TimelineLine::Layer::kCuda, Ns(0),
          "The host waited in a synchronisation, or for a place in the full "
-         "launch queue, for " + FormatDuration(w.facts.busy) + "."});
+         "launch queue, for " +
+             FormatDuration(w.facts.busy) + "."});
     AddEvidence(&f, "known_busy_ns", static_cast<double>(w.facts.busy.value),
                 "ns",
                 FormatDuration(w.facts.busy) +
@@ -556,7 +550,7 @@ class Builder {
               "Speed up the GPU work itself: profile kernels (Nsight), use "
               "lower precision, fuse. The host is fast enough.",
               Ns(0));
-    CommonEvidence(context, w, Tally(), &f);
+    CommonEvidence(w, Tally(), &f);
     report_.findings.push_back(std::move(f));
   }
 
@@ -565,8 +559,8 @@ class Builder {
     Finding* top = nullptr;
     const uint32_t pid = report_.processes[w.facts.process].pid;
     for (Finding& f : report_.findings)
-      if (f.pid == pid && (top == nullptr || (top->cause != "gpu-bound" &&
-                                              f.lost > top->lost)))
+      if (f.pid == pid &&
+          (top == nullptr || (top->cause != "gpu-bound" && f.lost > top->lost)))
         top = &f;
     if (top == nullptr) return;
     for (const Operation& o : report_.operations) {
@@ -577,9 +571,9 @@ class Builder {
       if (ratio < 10 || o.p99 < kMillisecond) continue;
       char text[32];
       std::snprintf(text, sizeof text, "%.0fx", ratio);
-      top->symptoms.push_back(report_.functions[o.func].name + " p99=" +
-                              FormatDuration(o.p99) + " (" + text + " p50=" +
-                              FormatDuration(o.p50) + ")");
+      top->symptoms.push_back(report_.functions[o.func].name +
+                              " p99=" + FormatDuration(o.p99) + " (" + text +
+                              " p50=" + FormatDuration(o.p50) + ")");
       if (top->symptoms.size() == 5) break;
     }
   }
@@ -605,10 +599,9 @@ class Builder {
       report_.not_evaluated.push_back(
           {"gpu-bound", "no GPU work was recorded in this window"});
     // Known by name, judged by no rule of this version.
-    for (const char* cause :
-         {"cgroup-quota", "reclaim-swap", "lazy-load-stall", "host-callback",
-          "slow-wakeup", "fork-storm", "worker-died", "gpu-shared",
-          "gpu-throttled"})
+    for (const char* cause : {"cgroup-quota", "reclaim-swap", "lazy-load-stall",
+                              "host-callback", "slow-wakeup", "fork-storm",
+                              "worker-died", "gpu-shared", "gpu-throttled"})
       report_.not_evaluated.push_back({cause, "no rule in this version"});
   }
 

@@ -15,15 +15,16 @@
 
 namespace ingero::analysis {
 
-// Share of the window's wall time that was lost: HIGH >= 20 %, MEDIUM >= 5 %,
-// LOW >= 1 %, INFO below, or nothing lost.
+// Share of the process' GPU span in the window that was lost for certain:
+// HIGH >= 20 %, MEDIUM >= 5 %, LOW >= 1 %, INFO below, or nothing lost. Only
+// possible loss is at most MEDIUM (docs/rules.md).
 enum class Severity : uint8_t { kInfo, kLow, kMedium, kHigh };
 
 struct Culprit {
   uint32_t pid = 0;
   Ns start;
-  std::string name;    // "pt_data_worker/2255"
-  double share = 0;    // of the finding's lost time
+  std::string name;  // "pt_data_worker/2255"
+  double share = 0;  // of the finding's lost time
   Ns time;
 };
 
@@ -34,12 +35,12 @@ struct TimelineLine {
 };
 
 struct Evidence {
-  std::string text;       // "main thread asleep 31.0 s of 38.2 s starved"
-  std::string name;       // machine name: "asleep_ns"
+  std::string text;  // "main thread asleep 31.0 s of 38.2 s starved"
+  std::string name;  // machine name: "asleep_ns"
   double value = 0;
-  std::string unit;       // "ns", "count", "ratio", "bytes"
+  std::string unit;  // "ns", "count", "ratio", "bytes"
   Interval window;
-  std::string query;      // command that shows the rows behind it
+  std::string query;  // command that shows the rows behind it
 };
 
 struct Recommendation {
@@ -50,13 +51,13 @@ struct Recommendation {
 enum class Confidence : uint8_t { kLow, kMedium, kHigh };
 
 struct Finding {
-  std::string id;      // "<cause>/<pid>": stable within a trace
-  std::string cause;   // kebab-case, DESIGN "Cause ids"
+  std::string id;     // "<cause>/<pid>": stable within a trace
+  std::string cause;  // kebab-case, DESIGN "Cause ids"
   Severity severity = Severity::kInfo;
-  std::string claim;   // one or two sentences with numbers
+  std::string claim;  // one or two sentences with numbers
   uint32_t pid = 0;
-  Ns lost;             // known starved time attributed to this cause
-  Ns lost_at_most;     // plus what may have been starved
+  Ns lost;                        // known starved time attributed to this cause
+  Ns lost_at_most;                // plus what may have been starved
   std::vector<Interval> windows;  // where it happened, folded, longest first
   std::vector<TimelineLine> timeline;
   std::vector<Culprit> culprits;
@@ -77,23 +78,23 @@ struct Feeding {
   ProcessIndex process = kNone;
   uint32_t device = 0;
   Ns span;
-  Ns idle_at_least;   // kIdle + kHostCopy + kColdStart
-  Ns idle_at_most;    // idle_at_least + kUnknown
+  Ns idle_at_least;  // kIdle + kHostCopy + kColdStart
+  Ns idle_at_most;   // idle_at_least + kUnknown
   Ns known_busy;
-  Ns cold_start;      // part of idle_at_least
-  Ns host_copy;       // part of idle_at_least
+  Ns cold_start;  // part of idle_at_least
+  Ns host_copy;   // part of idle_at_least
 };
 
 struct Operation {
   FuncIndex func = kNone;
   ProcessIndex process = kNone;
-  uint64_t count = 0;       // first uses excluded, as in all figures below
+  uint64_t count = 0;  // first uses excluded, as in all figures below
   Ns total, average, p50, p95, p99, max;
   uint64_t first_uses = 0;
   Ns first_use_time;
   uint64_t errors = 0;
   uint64_t bytes = 0;
-  double wall_share = 0;    // outermost time over the window's length
+  double wall_share = 0;  // outermost time over the window's length
 };
 
 struct ProcessActivity {
@@ -121,7 +122,7 @@ struct TraceFacts {
   Ns clock_error;                           // bound, worst stream
   Ns page_cost;                             // per page, 0 = not measured
   uint64_t events = 0;
-  Ns tracing_cost;            // time the collectors took from the program
+  Ns tracing_cost;  // time the collectors took from the program
   std::vector<std::string> streams;   // one sentence each
   std::vector<std::string> coverage;  // one sentence each
   std::vector<std::string> missing;   // what was not recorded, and so ...
@@ -140,7 +141,7 @@ struct Report {
   std::vector<Feeding> feeding;
   std::vector<Operation> operations;  // most total time first
   std::vector<ProcessActivity> activities;
-  std::vector<Finding> findings;      // most lost time first
+  std::vector<Finding> findings;  // most lost time first
   std::vector<NotEvaluated> not_evaluated;
   std::string verdict;  // one or two sentences: the answer
 };
@@ -152,8 +153,8 @@ class ReportSource {
   virtual ~ReportSource() = default;
   virtual const TraceSource& trace() const = 0;
   virtual TraceFacts facts() const = 0;
-  virtual std::unique_ptr<Cursor<FeedInterval>> Feeds(Interval window)
-      const = 0;
+  virtual std::unique_ptr<Cursor<FeedInterval>> Feeds(
+      Interval window) const = 0;
   virtual std::unique_ptr<Cursor<PathCell>> Paths(Interval window) const = 0;
   virtual std::unique_ptr<Cursor<CallSplit>> Splits(Interval window) const = 0;
   virtual Summaries Summarize(Interval window) const = 0;

@@ -8,9 +8,8 @@ namespace {
 
 // Sorted, disjoint.
 std::vector<Interval> Union(std::vector<Interval> list) {
-  std::sort(list.begin(), list.end(), [](Interval a, Interval b) {
-    return a.begin < b.begin;
-  });
+  std::sort(list.begin(), list.end(),
+            [](Interval a, Interval b) { return a.begin < b.begin; });
   std::vector<Interval> out;
   for (Interval i : list) {
     if (i.empty()) continue;
@@ -66,9 +65,8 @@ Timelines::Timelines(const TraceSource& trace) : trace_(trace) {
 
 Interval Timelines::UnknownBefore(Ns t) const {
   // First stretch that begins at or after t; the one before it may cover t-1.
-  auto it = std::lower_bound(
-      unknown_.begin(), unknown_.end(), t,
-      [](Interval i, Ns at) { return i.begin < at; });
+  auto it = std::lower_bound(unknown_.begin(), unknown_.end(), t,
+                             [](Interval i, Ns at) { return i.begin < at; });
   if (it == unknown_.begin()) return {Ns(INT64_MIN), Ns(INT64_MIN)};
   --it;
   if (it->end >= t) return {it->begin, t};
@@ -243,8 +241,8 @@ void Timelines::Apply(const Switch& s, bool emit) {
     if (now.state != ThreadState::kRunning || now.cpu != s.cpu) {
       // Its start was lost. It ran at the earliest since the CPU's last known
       // switch; the lost stretch itself is marked unknown by its loss.
-      const Ns begin = std::max(
-          {now.since, cpu.known ? cpu.now.begin : known_begin_});
+      const Ns begin =
+          std::max({now.since, cpu.known ? cpu.now.begin : known_begin_});
       Change(s.prev, ThreadState::kRunning, begin, s.cpu, -1, emit);
     }
     if (emit) Head(s.prev).segment.pages = s.prev_pages;
@@ -355,11 +353,11 @@ const Segment* Timelines::Before(ThreadIndex thread, Ns t) {
   size_t i = hint;
   if (list[i].begin >= t && i > 0 && list[i - 1].begin < t) {
     --i;
-  } else if (list[i].begin >= t || (i + 1 < list.size() &&
-                                    list[i + 1].begin < t)) {
-    auto it = std::lower_bound(
-        list.begin(), list.end(), t,
-        [](const Segment& s, Ns at) { return s.begin < at; });
+  } else if (list[i].begin >= t ||
+             (i + 1 < list.size() && list[i + 1].begin < t)) {
+    auto it =
+        std::lower_bound(list.begin(), list.end(), t,
+                         [](const Segment& s, Ns at) { return s.begin < at; });
     if (it == list.begin()) return nullptr;
     i = static_cast<size_t>(it - list.begin()) - 1;
   }
@@ -371,9 +369,9 @@ size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
   CpuState& c = cpus_[cpu];
   const std::vector<CpuSegment>& list = c.segments;
   if (list.empty()) return SIZE_MAX;
-  auto it = std::lower_bound(
-      list.begin(), list.end(), t,
-      [](const CpuSegment& s, Ns at) { return s.begin < at; });
+  auto it =
+      std::lower_bound(list.begin(), list.end(), t,
+                       [](const CpuSegment& s, Ns at) { return s.begin < at; });
   return static_cast<size_t>(it - list.begin()) - 1;  // SIZE_MAX: before all
 }
 

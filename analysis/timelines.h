@@ -108,7 +108,7 @@ class Timelines {
     bool has_wake = false, irq = false;
     uint16_t cpu = 0;
     ThreadIndex waker = kNone;
-    Ns t;     // of the switch
+    Ns t;  // of the switch
     Ns wake;
     uint64_t pages = 0;
   };
@@ -158,11 +158,11 @@ class Timelines {
   uint32_t stretch_ = 0;
   Ns known_begin_;
   std::vector<Now> now_;
-  std::vector<uint32_t> head_;        // newest node of a thread, kNone
-  std::vector<ThreadIndex> touched_;  // threads with nodes
+  std::vector<uint32_t> head_;         // newest node of a thread, kNone
+  std::vector<ThreadIndex> touched_;   // threads with nodes
   std::vector<uint32_t> switched_in_;  // number of the last window with one
   uint32_t window_number_ = 0;
-  std::vector<Carry> carry_, tail_;   // for older windows; for this one
+  std::vector<Carry> carry_, tail_;  // for older windows; for this one
   std::vector<Node> nodes_;
   std::vector<CpuState> cpus_;
   // Flattened on demand.

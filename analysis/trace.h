@@ -57,13 +57,38 @@ struct Thread {
 // enum ingero_class and ingero_layer of wire/wire.h have these values; the
 // store converts. static_assert-ed in merge.
 enum class CallClass : uint8_t {
-  kOther = 0, kLaunch = 1, kGraphLaunch = 2, kCopy = 3, kCopyAsync = 4,
-  kMemset = 5, kMemsetAsync = 6, kAlloc = 7, kAllocAsync = 8, kAllocHost = 9,
-  kAllocManaged = 10, kFree = 11, kFreeAsync = 12, kFreeHost = 13,
-  kSyncDevice = 14, kSyncStream = 15, kSyncEvent = 16, kQueryStream = 17,
-  kQueryEvent = 18, kEventRecord = 19, kStreamWaitEvent = 20, kContext = 21,
-  kDevice = 22, kModule = 23, kHostFunc = 24, kCapture = 25, kGraph = 26,
-  kResolve = 27, kGetter = 28, kStream = 29, kEvent = 30, kPrefetch = 31,
+  kOther = 0,
+  kLaunch = 1,
+  kGraphLaunch = 2,
+  kCopy = 3,
+  kCopyAsync = 4,
+  kMemset = 5,
+  kMemsetAsync = 6,
+  kAlloc = 7,
+  kAllocAsync = 8,
+  kAllocHost = 9,
+  kAllocManaged = 10,
+  kFree = 11,
+  kFreeAsync = 12,
+  kFreeHost = 13,
+  kSyncDevice = 14,
+  kSyncStream = 15,
+  kSyncEvent = 16,
+  kQueryStream = 17,
+  kQueryEvent = 18,
+  kEventRecord = 19,
+  kStreamWaitEvent = 20,
+  kContext = 21,
+  kDevice = 22,
+  kModule = 23,
+  kHostFunc = 24,
+  kCapture = 25,
+  kGraph = 26,
+  kResolve = 27,
+  kGetter = 28,
+  kStream = 29,
+  kEvent = 30,
+  kPrefetch = 31,
   kRegister = 32
 };
 enum class Layer : uint8_t { kRuntime = 1, kDriver = 2, kLibrary = 3 };
@@ -75,8 +100,13 @@ struct Function {
 };
 
 enum class CopyDirection : uint8_t {
-  kUnknown = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3,
-  kHostToHost = 4, kPeer = 5, kDefault = 6
+  kUnknown = 0,
+  kHostToDevice = 1,
+  kDeviceToHost = 2,
+  kDeviceToDevice = 3,
+  kHostToHost = 4,
+  kPeer = 5,
+  kDefault = 6
 };
 enum class HostMemory : uint8_t { kUnknown = 0, kPinned = 1, kPageable = 2 };
 
@@ -116,8 +146,8 @@ struct Switch {
   ThreadIndex prev = kNone, next = kNone;
   bool prev_idle = false, next_idle = false;
   ThreadState prev_state = ThreadState::kUnknown;  // kRunnable: see preempted
-  bool preempted = false;   // prev did not leave by its own will
-  bool yielded = false;     // prev called sched_yield
+  bool preempted = false;  // prev did not leave by its own will
+  bool yielded = false;    // prev called sched_yield
   int16_t prev_syscall = -1;
   uint64_t prev_arg0 = 0;
   // When `next` was woken; nullopt: it was not asleep, or not known.

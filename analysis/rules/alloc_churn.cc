@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Time inside allocation and free calls while the GPU is known to
+//              be (or may be) without work.
+// Needs:       CUDA calls; without a kernel stream waits for a CPU inside the
+//              call count too.
+// Near-miss:   A free that waits for pending work is a synchronisation: the
+//              GPU is busy, nothing is lost.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -22,12 +29,11 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   }
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  finding->claim =
-      "Allocating and freeing GPU or pinned memory took " +
-      context.Lost(tally) + " (" +
-      context.FunctionName(Sorted(tally.functions)[0].first) + " most).";
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  finding->claim = "Allocating and freeing GPU or pinned memory took " +
+                   context.Lost(tally) + " (" +
+                   context.FunctionName(Sorted(tally.functions)[0].first) +
+                   " most).";
   Recommend(finding,
             "Keep memory: no torch.cuda.empty_cache() in the loop, allocate "
             "buffers (pinned ones above all) once, or use cudaMallocAsync.",
@@ -36,7 +42,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kAllocChurnRule = {"alloc-churn", false,
-    Severity::kHigh, Take, Describe};
+const Rule kAllocChurnRule = {"alloc-churn", false, Severity::kHigh, Take,
+                              Describe};
 
 }  // namespace ingero::analysis

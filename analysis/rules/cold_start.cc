@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Context creation, module loads and first uses of kernels while
+//              the queue is empty.
+// Needs:       CUDA calls.
+// Near-miss:   A slow first synchronisation or copy is slow for its own sake;
+//              a slow allocation that is no first call is alloc-churn.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -10,8 +16,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.reason == Reason::kColdStart ? left : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "Starting up cost " + context.Lost(tally) +
       ": context creation, module loads and first uses of kernels (" +
@@ -28,7 +33,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kColdStartRule = {"cold-start", false,
-    Severity::kLow, Take, Describe};
+const Rule kColdStartRule = {"cold-start", false, Severity::kLow, Take,
+                             Describe};
 
 }  // namespace ingero::analysis

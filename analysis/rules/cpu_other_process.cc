@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       A thread on the path was ready and had no CPU; a process
+//              outside the program's tree held it.
+// Needs:       Kernel stream.
+// Near-miss:   The same preemption while the GPU is busy costs nothing;
+//              ingero's own processes are shown apart.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -12,13 +18,11 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return left;
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  finding->claim =
-      "The GPU waited " + context.Lost(tally) + " because " +
-      context.Top(tally.threads, 2, tally.total()) +
-      " was ready to run while another program held the CPU (" +
-      context.Top(tally.culprits, 3, tally.total()) + ").";
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  finding->claim = "The GPU waited " + context.Lost(tally) + " because " +
+                   context.Top(tally.threads, 2, tally.total()) +
+                   " was ready to run while another program held the CPU (" +
+                   context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
             "Move that program to other CPUs or another time (taskset, "
             "cpuset, nice), or give this one CPUs of its own.",
@@ -27,7 +31,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kCpuOtherProcessRule = {"cpu-other-process", true,
-    Severity::kHigh, Take, Describe};
+const Rule kCpuOtherProcessRule = {"cpu-other-process", true, Severity::kHigh,
+                                   Take, Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       A thread on the path was ready and had no CPU; the program's
+//              own threads or children held it.
+// Needs:       Kernel stream.
+// Near-miss:   Children that supply the path are loaders: loader-
+//              oversubscribed.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -12,8 +18,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return left;
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The GPU waited " + context.Lost(tally) + " because " +
       context.Top(tally.threads, 2, tally.total()) +
@@ -30,6 +35,6 @@ void Describe(const Context& context, const Tally& tally,
 }  // namespace
 
 const Rule kCpuOversubscribedRule = {"cpu-oversubscribed", true,
-    Severity::kHigh, Take, Describe};
+                                     Severity::kHigh, Take, Describe};
 
 }  // namespace ingero::analysis

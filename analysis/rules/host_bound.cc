@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       The feeding process runs its own code (or is inside calls that
+//              do not wait) while the GPU has nothing.
+// Needs:       Kernel stream.
+// Near-miss:   Time on the CPU inside a synchronisation with work pending is
+//              waiting for the GPU.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -15,12 +21,11 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  finding->claim =
-      "The program's own host code kept the GPU waiting: " +
-      context.Top(tally.threads, 1, tally.total()) + " was running for " +
-      context.Lost(tally) + " between pieces of GPU work.";
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  finding->claim = "The program's own host code kept the GPU waiting: " +
+                   context.Top(tally.threads, 1, tally.total()) +
+                   " was running for " + context.Lost(tally) +
+                   " between pieces of GPU work.";
   Recommend(finding,
             "Profile the host side of the loop (py-spy, perf) and move work "
             "off this thread or behind the launches of the next step.",
@@ -29,7 +34,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kHostBoundRule = {"host-bound", true,
-    Severity::kHigh, Take, Describe};
+const Rule kHostBoundRule = {"host-bound", true, Severity::kHigh, Take,
+                             Describe};
 
 }  // namespace ingero::analysis

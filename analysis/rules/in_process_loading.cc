@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Host code of a submitting thread, ended by a host-to-device
+//              copy of at least 64 KiB.
+// Needs:       Kernel stream.
+// Near-miss:   The same code ahead of a launch is host-bound.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -14,8 +19,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The program prepared its data itself: " +
       context.Top(tally.threads, 1, tally.total()) + " ran host code for " +
@@ -33,7 +37,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kInProcessLoadingRule = {"in-process-loading", true,
-    Severity::kHigh, Take, Describe};
+const Rule kInProcessLoadingRule = {"in-process-loading", true, Severity::kHigh,
+                                    Take, Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Steps of under 50 us between and inside launches while nobody
+//              asked whether the queue was empty: at most.
+// Needs:       Kernel stream.
+// Near-miss:   Where a later synchronisation waits long there was a backlog:
+//              the report drops it (kBacklogBusy).
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -12,8 +18,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   const bool launching =
       context.Before(cell.ended_by, CallClass::kLaunch,
                      CallClass::kGraphLaunch) &&
-      (cell.reason == Reason::kHostCode ||
-       cell.reason == Reason::kSubmitting);
+      (cell.reason == Reason::kHostCode || cell.reason == Reason::kSubmitting);
   return launching && cell.certainty == Certainty::kPossible &&
                  cell.state == ThreadState::kRunning &&
                  context.IsOwn(cell.thread) &&
@@ -23,8 +28,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   const double per_second =
       context.facts.span > Ns(0)
           ? static_cast<double>(tally.stretches) * 1e9 /
@@ -46,7 +50,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kLaunchBoundRule = {"launch-bound", true,
-    Severity::kHigh, Take, Describe};
+const Rule kLaunchBoundRule = {"launch-bound", true, Severity::kHigh, Take,
+                               Describe};
 
 }  // namespace ingero::analysis

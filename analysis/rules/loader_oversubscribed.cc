@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       A loader process on the path has no CPU and the program's own
+//              tree holds it, or a loader holds the CPU of the feeding
+//              process.
+// Needs:       Kernel stream.
+// Near-miss:   Many workers alone prove nothing: only time lost runnable
+//              counts.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -15,8 +22,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return supplier_waits || supplier_holds ? left : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   const uint32_t cpus = context.report.facts.cpus;
   finding->claim =
       "The GPU waited " + context.Lost(tally) + " because " +
@@ -37,6 +43,6 @@ void Describe(const Context& context, const Tally& tally,
 }  // namespace
 
 const Rule kLoaderOversubscribedRule = {"loader-oversubscribed", true,
-    Severity::kHigh, Take, Describe};
+                                        Severity::kHigh, Take, Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       The path runs through a thread of the feeding process that
+//              never submits: the submitter slept until it woke it.
+// Needs:       Kernel stream.
+// Near-miss:   A thread that only passes on what a worker made is hardly on
+//              the path itself; threads that submit (autograd) never count.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -12,8 +18,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The thread that feeds the GPU slept " + context.Lost(tally) +
       " until another thread of the same process woke it: " +
@@ -29,7 +34,6 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kLockHeldRule = {"lock-held", true,
-    Severity::kHigh, Take, Describe};
+const Rule kLockHeldRule = {"lock-held", true, Severity::kHigh, Take, Describe};
 
 }  // namespace ingero::analysis

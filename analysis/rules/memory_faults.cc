@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Host code on the path allocated so many pages that their
+//              measured cost is at least half of its time: an estimate.
+// Needs:       Kernel stream and the measured cost of a page.
+// Near-miss:   Some pages in much host code: the host code is the cause.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -13,30 +18,29 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   // companion. It is the cause only where it is most of the cell.
   const Ns page_cost = context.report.facts.page_cost;
   if (page_cost <= Ns(0) || cell.pages == 0 ||
-      cell.state != ThreadState::kRunning ||
-      cell.reason != Reason::kHostCode || context.IsIngero(cell.thread))
+      cell.state != ThreadState::kRunning || cell.reason != Reason::kHostCode ||
+      context.IsIngero(cell.thread))
     return Ns(0);
   const Ns cost = std::min(
-      left, Ns(static_cast<int64_t>(std::min<uint64_t>(
-                   cell.pages, 1'000'000'000)) *
-               page_cost.value));
+      left,
+      Ns(static_cast<int64_t>(std::min<uint64_t>(cell.pages, 1'000'000'000)) *
+         page_cost.value));
   return Ratio(cost, cell.time) >= kMinShare ? cost : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  const std::string who =
-      tally.threads.empty() ? std::string("the program")
-                            : context.Name(Sorted(tally.threads)[0].first);
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  const std::string who = tally.threads.empty()
+                              ? std::string("the program")
+                              : context.Name(Sorted(tally.threads)[0].first);
   finding->claim =
       who + " spent about " + context.Lost(tally) +
       " taking new pages from the kernel (" + FormatCount(tally.pages) +
       " pages at " + FormatDuration(context.report.facts.page_cost) +
       " each) while the GPU waited. The time is an estimate: pages on the "
       "critical path times the cost of a page measured on this machine.";
-  AddEvidence(finding, "pages", static_cast<double>(tally.pages), "count",
-              FormatCount(tally.pages) +
-                  " pages were allocated on the critical path.");
+  AddEvidence(
+      finding, "pages", static_cast<double>(tally.pages), "count",
+      FormatCount(tally.pages) + " pages were allocated on the critical path.");
   Recommend(finding,
             "Use memory again instead of allocating it per batch: fill "
             "preallocated (pinned) buffers, keep workers alive "
@@ -47,7 +51,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kMemoryFaultsRule = {"memory-faults", true,
-    Severity::kHigh, Take, Describe};
+const Rule kMemoryFaultsRule = {"memory-faults", true, Severity::kHigh, Take,
+                                Describe};
 
 }  // namespace ingero::analysis

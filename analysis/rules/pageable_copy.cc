@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Time inside copies of pageable memory, in which the CPU moves
+//              the data.
+// Needs:       CUDA calls with address ranges.
+// Near-miss:   Pinned copies are GPU work.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -10,8 +15,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.reason == Reason::kPageableCopy ? left : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "Copies of pageable host memory took " + context.Lost(tally) +
       ", in which the CPU moved the data itself and the GPU computed nothing.";
@@ -25,7 +29,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kPageableCopyRule = {"pageable-copy", false,
-    Severity::kHigh, Take, Describe};
+const Rule kPageableCopyRule = {"pageable-copy", false, Severity::kHigh, Take,
+                                Describe};
 
 }  // namespace ingero::analysis

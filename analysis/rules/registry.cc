@@ -7,14 +7,14 @@ std::span<const Rule* const> Rules() {
   // Order matters where two could take the same time: the more specific one
   // first. Whatever is left at the end is "unexplained".
   static constexpr const Rule* kRules[] = {
-      &kColdStartRule,        &kPageableCopyRule,
-      &kMemoryFaultsRule,     &kLoaderOversubscribedRule,
+      &kColdStartRule,         &kPageableCopyRule,
+      &kMemoryFaultsRule,      &kLoaderOversubscribedRule,
       &kCpuOversubscribedRule, &kCpuOtherProcessRule,
-      &kStorageBoundRule,     &kIdleByChoiceRule,
-      &kUpstreamWaitRule,     &kLoaderCpuBoundRule,
-      &kLockHeldRule,         &kSyncStormRule,
-      &kAllocChurnRule,       &kInProcessLoadingRule,
-      &kLaunchBoundRule,      &kHostBoundRule,
+      &kStorageBoundRule,      &kIdleByChoiceRule,
+      &kUpstreamWaitRule,      &kLoaderCpuBoundRule,
+      &kLockHeldRule,          &kSyncStormRule,
+      &kAllocChurnRule,        &kInProcessLoadingRule,
+      &kLaunchBoundRule,       &kHostBoundRule,
       &kUnexplainedRule,
   };
   return kRules;

@@ -100,8 +100,7 @@ std::string Context::Top(const std::map<ThreadIndex, Ns>& by, size_t count,
   for (size_t i = 0; i < sorted.size() && i < count; ++i) {
     if (i) out += ", ";
     out += Name(sorted[i].first);
-    if (sorted.size() > 1)
-      out += " " + FormatPercent(sorted[i].second, whole);
+    if (sorted.size() > 1) out += " " + FormatPercent(sorted[i].second, whole);
   }
   if (sorted.size() > count)
     out += " and " + FormatCount(sorted.size() - count) + " more";

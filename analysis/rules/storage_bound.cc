@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       A thread on the path waits for block I/O.
+// Needs:       Kernel stream.
+// Near-miss:   Disk waits of threads off the path cost nothing.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -10,8 +14,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.reason == Reason::kDiskWait ? left : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim = "The GPU waited " + context.Lost(tally) + " while " +
                    context.Top(tally.threads, 3, tally.total()) +
                    " waited for the disk.";
@@ -24,7 +27,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kStorageBoundRule = {"storage-bound", true,
-    Severity::kHigh, Take, Describe};
+const Rule kStorageBoundRule = {"storage-bound", true, Severity::kHigh, Take,
+                                Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       Time inside synchronisations and queries that had nothing to
+//              wait for.
+// Needs:       CUDA calls.
+// Near-miss:   Synchronisations with work pending are the GPU being busy.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -20,12 +25,11 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   }
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  finding->claim =
-      "Synchronisation calls with nothing to wait for took " +
-      context.Lost(tally) + " (" +
-      context.FunctionName(Sorted(tally.functions)[0].first) + " most).";
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  finding->claim = "Synchronisation calls with nothing to wait for took " +
+                   context.Lost(tally) + " (" +
+                   context.FunctionName(Sorted(tally.functions)[0].first) +
+                   " most).";
   Recommend(finding,
             "Synchronise less often: no .item(), .cpu() or print of a GPU "
             "value per step; collect on the GPU and read every N steps.",
@@ -34,7 +38,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kSyncStormRule = {"sync-storm", false,
-    Severity::kHigh, Take, Describe};
+const Rule kSyncStormRule = {"sync-storm", false, Severity::kHigh, Take,
+                             Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       What no other rule took; reported where it is over 20 % of the
+//              known starvation.
+// Needs:       Nothing.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -11,8 +15,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return left;
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
   std::string checked =
       context.facts.has_kernel
           ? "Checked: host code, waits for a CPU and who held it, disk, timed "
@@ -31,7 +34,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kUnexplainedRule = {"unexplained", false,
-    Severity::kHigh, Take, Describe};
+const Rule kUnexplainedRule = {"unexplained", false, Severity::kHigh, Take,
+                               Describe};
 
 }  // namespace ingero::analysis

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Claim:       A thread on the path sleeps in a socket, poll or timed sleep
+//              that no thread ended, or the path leaves the program's
+//              processes.
+// Needs:       Kernel stream.
+// Near-miss:   The submitting thread's own timed sleep is idle-by-choice.
+// See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -11,18 +17,16 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   // The path left the program's processes: someone else's answer was awaited.
   const bool elsewhere = cell.state == ThreadState::kRunning &&
                          cell.reason == Reason::kHostCode &&
-                         cell.thread != kNone &&
-                         !context.InTree(cell.thread) &&
+                         cell.thread != kNone && !context.InTree(cell.thread) &&
                          !context.IsIngero(cell.thread);
   return sleeps || elsewhere ? left : Ns(0);
 }
 
-void Describe(const Context& context, const Tally& tally,
-              Finding* finding) {
-  finding->claim =
-      "The GPU waited " + context.Lost(tally) + " for data from elsewhere: " +
-      context.Top(tally.threads, 3, tally.total()) +
-      " slept in a socket, poll or timed sleep, or answered late.";
+void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  finding->claim = "The GPU waited " + context.Lost(tally) +
+                   " for data from elsewhere: " +
+                   context.Top(tally.threads, 3, tally.total()) +
+                   " slept in a socket, poll or timed sleep, or answered late.";
   Recommend(finding,
             "Look at what it waits for (service, network, rate limit). More "
             "requests in flight hide latency: more loader workers or a larger "
@@ -32,7 +36,7 @@ void Describe(const Context& context, const Tally& tally,
 
 }  // namespace
 
-const Rule kUpstreamWaitRule = {"upstream-wait", true,
-    Severity::kHigh, Take, Describe};
+const Rule kUpstreamWaitRule = {"upstream-wait", true, Severity::kHigh, Take,
+                                Describe};
 
 }  // namespace ingero::analysis

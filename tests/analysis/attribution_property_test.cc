@@ -61,12 +61,14 @@ class Machine {
 
   void Functions() {
     const CallClass classes[] = {
-        CallClass::kLaunch,     CallClass::kLaunch,      CallClass::kCopyAsync,
-        CallClass::kCopy,       CallClass::kSyncStream,  CallClass::kSyncDevice,
-        CallClass::kSyncEvent,  CallClass::kEventRecord, CallClass::kFree,
-        CallClass::kAlloc,      CallClass::kModule,      CallClass::kQueryStream,
-        CallClass::kQueryEvent, CallClass::kOther,       CallClass::kGraphLaunch,
-        CallClass::kDevice};
+        CallClass::kLaunch,      CallClass::kLaunch,
+        CallClass::kCopyAsync,   CallClass::kCopy,
+        CallClass::kSyncStream,  CallClass::kSyncDevice,
+        CallClass::kSyncEvent,   CallClass::kEventRecord,
+        CallClass::kFree,        CallClass::kAlloc,
+        CallClass::kModule,      CallClass::kQueryStream,
+        CallClass::kQueryEvent,  CallClass::kOther,
+        CallClass::kGraphLaunch, CallClass::kDevice};
     for (CallClass c : classes)
       trace_.function_list.push_back(
           {c == CallClass::kDevice ? "cudaSetDevice" : "f", Layer::kRuntime,
@@ -78,8 +80,7 @@ class Machine {
     const Interval s = trace_.span_value;
     if (Random(3) == 0) {
       const Ns a = Time(), b = Time();
-      trace_.kernel_list = {{s.begin, std::min(a, b)},
-                            {std::max(a, b), s.end}};
+      trace_.kernel_list = {{s.begin, std::min(a, b)}, {std::max(a, b), s.end}};
     } else {
       trace_.kernel_list = {{Random(1) ? s.begin : Time(), s.end}};
     }
@@ -176,8 +177,8 @@ class Machine {
         s.wake = tasks[next].wake;
         s.waker = tasks[next].waker;
         s.wake_from_irq = tasks[next].irq;
-        tasks[next] = {ThreadState::kRunning, static_cast<int>(cpu), {}, kNone,
-                       false};
+        tasks[next] = {
+            ThreadState::kRunning, static_cast<int>(cpu), {}, kNone, false};
       }
       running[cpu] = next;
       if (!Recorded(t)) continue;
@@ -199,8 +200,7 @@ class Machine {
       c.begin = t;
       c.end = std::min(t + (depth ? Step() / 8 : Step() * (1 + Random(3))),
                        range.end);
-      c.func =
-          Random(static_cast<uint32_t>(trace_.function_list.size() - 1));
+      c.func = Random(static_cast<uint32_t>(trace_.function_list.size() - 1));
       if (Random(3) == 0) c.func = Random(4);
       c.stream = Random(2) * 7;
       c.object = Random(2);
@@ -212,7 +212,8 @@ class Machine {
       c.first_call = Random(40) == 0;
       c.captured = Random(30) == 0;
       trace_.calls.push_back(c);
-      if (depth < 2 && Random(2) == 0) Calls(thread, {c.begin, c.end}, depth + 1);
+      if (depth < 2 && Random(2) == 0)
+        Calls(thread, {c.begin, c.end}, depth + 1);
       t = c.end + (Random(3) ? (depth ? Step() / 8 : Step()) : Ns(0));
     }
   }
@@ -228,8 +229,7 @@ TEST_P(AttributionPropertyTest, SumsHoldAndWindowsDoNotMatter) {
   const char* extra = std::getenv("INGERO_SEED");
   const uint32_t base = extra ? static_cast<uint32_t>(std::atoi(extra)) : 0;
   const MemoryTrace trace = Machine(base + GetParam()).Make();
-  const Attributed whole =
-      RunAttribution(trace, kSecond * 10, /*exact=*/true);
+  const Attributed whole = RunAttribution(trace, kSecond * 10, /*exact=*/true);
   ExpectInvariants(trace, whole);
   for (int64_t ms : {10, 20, 50, 110, 300}) {
     SCOPED_TRACE("window of " + std::to_string(ms) + " ms");

@@ -16,12 +16,12 @@ using analysis::Reason;
 constexpr char kHead[] =
     "span 0 100ms\n"
     "kernel 0 100ms\n"
-    "process 9 other\n"                 // thread 0
-    "process 1 trainer cuda\n"          // 1
-    "process 2 worker parent=1\n"       // 2
-    "process 3 worker parent=1\n"       // 3
-    "process 4 kworker kernel\n"        // 4
-    "thread 5 1 helper\n"               // 5
+    "process 9 other\n"            // thread 0
+    "process 1 trainer cuda\n"     // 1
+    "process 2 worker parent=1\n"  // 2
+    "process 3 worker parent=1\n"  // 3
+    "process 4 kworker kernel\n"   // 4
+    "thread 5 1 helper\n"          // 5
     "func launch launch\n"
     "func sync sync-stream\n"
     "func malloc alloc\n"
@@ -86,7 +86,7 @@ TEST(CriticalPathTest, SleepLeadsToTheWakerAndItsOwnWait) {
       "switch 60ms cpu=1 3>2 R+\n"
       "switch 81ms cpu=0 idle>1 R wake=80ms waker=2\n"
       "switch 95ms cpu=0 1>9 S\n");
-  EXPECT_EQ(p.Of(1, Reason::kHostCode), kMs * 9);  // 81..90
+  EXPECT_EQ(p.Of(1, Reason::kHostCode), kMs * 9);   // 81..90
   EXPECT_EQ(p.Of(1, Reason::kWaitingForCpu), kMs);  // on an idle CPU
   EXPECT_EQ(p.Of(2, Reason::kHostCode), kMs * 38);  // 60..80 and 2..20
   EXPECT_EQ(p.Of(2, Reason::kWaitingForCpu, 3), kMs * 40);
@@ -152,25 +152,25 @@ TEST(CriticalPathTest, WakersThatWakeEachOtherEndAsUnknown) {
 }
 
 TEST(CriticalPathTest, SubmittersAreMarked) {
-  Result<MemoryTrace> trace = ParseTrace(
-      std::string(kHead) +
-      "switch 0 cpu=1 9>5 S\n"
-      "switch 10ms cpu=0 1>idle S syscall=202\n"
-      "switch 80ms cpu=0 idle>1 R wake=80ms waker=5\n"
-      "switch 95ms cpu=0 1>9 S\n");
+  Result<MemoryTrace> trace =
+      ParseTrace(std::string(kHead) +
+                 "switch 0 cpu=1 9>5 S\n"
+                 "switch 10ms cpu=0 1>idle S syscall=202\n"
+                 "switch 80ms cpu=0 idle>1 R wake=80ms waker=5\n"
+                 "switch 95ms cpu=0 1>9 S\n");
   ASSERT_TRUE(trace.ok());
   for (const auto& c : RunAttribution(*trace, kMs * 30, true).paths)
     EXPECT_EQ(c.submits, c.thread == 1u);
 }
 
 TEST(CallSplitTest, PartsAndPartnersOfACallAcrossWindows) {
-  Result<MemoryTrace> trace = ParseTrace(
-      std::string(kHead) +
-      "call 91ms 99ms 1 sync\n"
-      "switch 92ms cpu=0 1>idle S syscall=202\n"
-      "switch 96ms cpu=0 2>1 R+ wake=94ms waker=3\n"
-      "switch 95ms cpu=0 idle>2 R wake=95ms\n"
-      "switch 99.5ms cpu=0 1>9 S\n");
+  Result<MemoryTrace> trace =
+      ParseTrace(std::string(kHead) +
+                 "call 91ms 99ms 1 sync\n"
+                 "switch 92ms cpu=0 1>idle S syscall=202\n"
+                 "switch 96ms cpu=0 2>1 R+ wake=94ms waker=3\n"
+                 "switch 95ms cpu=0 idle>2 R wake=95ms\n"
+                 "switch 99.5ms cpu=0 1>9 S\n");
   ASSERT_TRUE(trace.ok());
   const Attributed a = RunAttribution(*trace, kMs * 10, true);
   ASSERT_EQ(a.splits.size(), 1u);

@@ -72,130 +72,130 @@ std::string Pieces(const std::string& body, uint32_t device = 0) {
 
 TEST(FeedingTest, SyncProvesBusyThenIdle) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
-                "call 20us 50us 1 streamSync\n"
-                "call 70us 75us 1 launch\n"
-                "call 80us 90us 1 streamSync\n"),
+                   "call 20us 50us 1 streamSync\n"
+                   "call 70us 75us 1 launch\n"
+                   "call 80us 90us 1 streamSync\n"),
             "unknown[10,20) busy[20,50) idle[50,70) unknown[70,80) "
             "busy[80,90)");
 }
 
 TEST(FeedingTest, OtherStreamKeepsTheQueueUnknown) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch stream=7\n"
-                "call 16us 17us 1 launch stream=8\n"
-                "call 20us 50us 1 streamSync stream=7\n"
-                "call 70us 90us 1 deviceSync\n"
-                "call 95us 96us 1 launch\n"),
+                   "call 16us 17us 1 launch stream=8\n"
+                   "call 20us 50us 1 streamSync stream=7\n"
+                   "call 70us 90us 1 deviceSync\n"
+                   "call 95us 96us 1 launch\n"),
             "unknown[10,20) busy[20,50) unknown[50,70) busy[70,90) "
             "idle[90,95) unknown[95,96)");
 }
 
 TEST(FeedingTest, LegacyAndPerThreadHandlesAreTheDefaultStream) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch stream=1\n"
-                "call 20us 50us 1 streamSync stream=0\n"
-                "call 70us 75us 1 launch stream=2\n"),
+                   "call 20us 50us 1 streamSync stream=0\n"
+                   "call 70us 75us 1 launch stream=2\n"),
             "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)");
 }
 
 TEST(FeedingTest, EventDrainsUpToItsRecordOnly) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch stream=7\n"
-                "call 16us 17us 1 eventRecord stream=7 object=99\n"
-                "call 20us 30us 1 eventSync object=99\n"
-                "call 40us 41us 1 launch stream=7\n"
-                "call 50us 60us 1 eventSync object=99\n"
-                "call 70us 71us 1 streamSync stream=7\n"),
+                   "call 16us 17us 1 eventRecord stream=7 object=99\n"
+                   "call 20us 30us 1 eventSync object=99\n"
+                   "call 40us 41us 1 launch stream=7\n"
+                   "call 50us 60us 1 eventSync object=99\n"
+                   "call 70us 71us 1 streamSync stream=7\n"),
             "unknown[10,20) busy[20,30) idle[30,40) unknown[40,70) "
             "busy[70,71)");
 }
 
 TEST(FeedingTest, SuccessfulQueryDrainsAndNotReadyDoesNot) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
-                "call 20us 21us 1 streamQuery result=600\n"
-                "call 30us 31us 1 streamQuery\n"
-                "call 40us 41us 1 launch\n"),
+                   "call 20us 21us 1 streamQuery result=600\n"
+                   "call 30us 31us 1 streamQuery\n"
+                   "call 40us 41us 1 launch\n"),
             "unknown[10,31) idle[31,40) unknown[40,41)");
 }
 
 TEST(FeedingTest, DriverCallsInsideRuntimeCallsChangeNothing) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
-                "call 11us 14us 1 cuLaunch depth=1\n"
-                "call 20us 50us 1 streamSync\n"
-                "call 21us 48us 1 cuStreamSync depth=1\n"
-                "call 70us 75us 1 launch\n"),
+                   "call 11us 14us 1 cuLaunch depth=1\n"
+                   "call 20us 50us 1 streamSync\n"
+                   "call 21us 48us 1 cuStreamSync depth=1\n"
+                   "call 70us 75us 1 launch\n"),
             "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)");
 }
 
 TEST(FeedingTest, DrainInsideALibraryCallCountsAtItsEnd) {
   EXPECT_EQ(Pieces("call 5us 60us 1 library\n"
-                "call 10us 15us 1 cuLaunch depth=1\n"
-                "call 20us 50us 1 cuStreamSync depth=1\n"
-                "call 70us 75us 1 launch\n"),
+                   "call 10us 15us 1 cuLaunch depth=1\n"
+                   "call 20us 50us 1 cuStreamSync depth=1\n"
+                   "call 70us 75us 1 launch\n"),
             "unknown[10,20) busy[20,50) unknown[50,60) idle[60,70) "
             "unknown[70,75)");
 }
 
 TEST(FeedingTest, WorkOfAnotherThreadDuringASyncStaysPending) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
-                "call 20us 50us 1 streamSync\n"
-                "call 30us 35us 2 launch\n"
-                "call 70us 75us 1 launch\n"),
+                   "call 20us 50us 1 streamSync\n"
+                   "call 30us 35us 2 launch\n"
+                   "call 70us 75us 1 launch\n"),
             "unknown[10,20) busy[20,50) unknown[50,75)");
 }
 
 TEST(FeedingTest, FreeIsASynchronisationButFreeOfNullIsNot) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
-                "call 20us 21us 1 cudaFree\n"
-                "call 30us 60us 1 cudaFree object=0x1000\n"
-                "call 70us 71us 1 launch\n"),
+                   "call 20us 21us 1 cudaFree\n"
+                   "call 30us 60us 1 cudaFree object=0x1000\n"
+                   "call 70us 71us 1 launch\n"),
             "unknown[10,30) busy[30,60) idle[60,70) unknown[70,71)");
 }
 
 TEST(FeedingTest, CapturedLaunchIsNoWork) {
   EXPECT_EQ(Pieces("call 5us 6us 1 launch\n"
-                "call 7us 8us 1 deviceSync\n"
-                "call 10us 15us 1 launch captured\n"
-                "call 70us 75us 1 graph\n"),
+                   "call 7us 8us 1 deviceSync\n"
+                   "call 10us 15us 1 launch captured\n"
+                   "call 70us 75us 1 graph\n"),
             "unknown[5,7) busy[7,8) idle[8,70) unknown[70,75)");
 }
 
 TEST(FeedingTest, PageableCopyWithAnEmptyQueueIsHostCopy) {
   EXPECT_EQ(Pieces("call 10us 40us 1 copyAsync h2d pageable bytes=1000000\n"
-                "call 41us 42us 1 streamSync\n"
-                "call 50us 51us 1 launch\n"),
+                   "call 41us 42us 1 streamSync\n"
+                   "call 50us 51us 1 launch\n"),
             "host[10,40) unknown[40,41) busy[41,42) idle[42,50) "
             "unknown[50,51)");
   // Synchronous: nothing is left afterwards.
   EXPECT_EQ(Pieces("call 10us 40us 1 copy h2d pageable bytes=1000000\n"
-                "call 50us 51us 1 launch\n"),
+                   "call 50us 51us 1 launch\n"),
             "host[10,40) idle[40,50) unknown[50,51)");
 }
 
 TEST(FeedingTest, PinnedSynchronousCopyIsGpuWork) {
   EXPECT_EQ(Pieces("call 10us 40us 1 copy h2d pinned bytes=1000000\n"
-                "call 50us 51us 1 launch\n"),
+                   "call 50us 51us 1 launch\n"),
             "busy[10,40) idle[40,50) unknown[50,51)");
 }
 
 TEST(FeedingTest, SmallPageableUploadDoesNotWaitForTheStream) {
   EXPECT_EQ(Pieces("call 10us 11us 1 launch\n"
-                "call 20us 30us 1 copy h2d pageable bytes=4096\n"
-                "call 50us 51us 1 launch\n"),
+                   "call 20us 30us 1 copy h2d pageable bytes=4096\n"
+                   "call 50us 51us 1 launch\n"),
             "unknown[10,51)");
 }
 
 TEST(FeedingTest, DownloadToPageableMemoryWaitsThenCopies) {
   // 80,000 bytes take at least 10 us; before that it waited for the kernel.
   EXPECT_EQ(Pieces("call 10us 11us 1 launch\n"
-                "call 20us 60us 1 copyAsync d2h pageable bytes=80000\n"
-                "call 70us 71us 1 launch\n"),
+                   "call 20us 60us 1 copyAsync d2h pageable bytes=80000\n"
+                   "call 70us 71us 1 launch\n"),
             "unknown[10,20) busy[20,50) host[50,60) idle[60,70) "
             "unknown[70,71)");
 }
 
 TEST(FeedingTest, FirstUseWithAnEmptyQueueIsColdStart) {
   EXPECT_EQ(Pieces("call 10us 300us 1 launch first_use\n"
-                "call 310us 320us 1 streamSync\n"
-                "call 330us 430us 1 moduleLoad\n"
-                "call 440us 445us 1 launch\n"),
+                   "call 310us 320us 1 streamSync\n"
+                   "call 330us 430us 1 moduleLoad\n"
+                   "call 440us 445us 1 launch\n"),
             "cold[10,300) unknown[300,310) busy[310,320) idle[320,330) "
             "cold[330,430) idle[430,440) unknown[440,445)");
 }
@@ -207,12 +207,13 @@ TEST(FeedingTest, LaunchBehindAFullQueueIsBusy) {
       "end\n"
       "call 2000us 2100us 1 launch\n"
       "call 2200us 2201us 1 launch\n";
-  EXPECT_EQ(Pieces(full), "unknown[10,2000) busy[2000,2100) unknown[2100,2201)");
+  EXPECT_EQ(Pieces(full),
+            "unknown[10,2000) busy[2000,2100) unknown[2100,2201)");
   // As slow, but with a short queue: something else held it up.
   EXPECT_EQ(Pieces("repeat 500 1us\n"
-                "call 10us 10.5us 1 launch\n"
-                "end\n"
-                "call 2000us 2100us 1 launch\n"),
+                   "call 10us 10.5us 1 launch\n"
+                   "end\n"
+                   "call 2000us 2100us 1 launch\n"),
             "unknown[10,2100)");
 }
 
@@ -233,20 +234,20 @@ TEST(FeedingTest, DevicesAreKeptApart) {
 
 TEST(FeedingTest, FailedSyncAndSyncInFlightProveNothing) {
   EXPECT_EQ(Pieces("call 10us 11us 1 launch\n"
-                "call 20us 30us 1 deviceSync result=700\n"
-                "call 40us 41us 1 launch\n"),
+                   "call 20us 30us 1 deviceSync result=700\n"
+                   "call 40us 41us 1 launch\n"),
             "unknown[10,20) busy[20,30) unknown[30,41)");
   EXPECT_EQ(Pieces("call 10us 11us 1 launch\n"
-                "call 20us 90us 1 deviceSync no_end\n"),
+                   "call 20us 90us 1 deviceSync no_end\n"),
             "unknown[10,20) busy[20,90)");
 }
 
 TEST(FeedingTest, ACheckpointGoesOnAsTheOriginal) {
-  Result<MemoryTrace> trace = ParseTrace(
-      kHead + std::string("repeat 50 10us\n"
-                          "call 10us 11us 1 launch\n"
-                          "call 12us 17us 1 streamSync\n"
-                          "end\n"));
+  Result<MemoryTrace> trace =
+      ParseTrace(kHead + std::string("repeat 50 10us\n"
+                                     "call 10us 11us 1 launch\n"
+                                     "call 12us 17us 1 streamSync\n"
+                                     "end\n"));
   ASSERT_TRUE(trace.ok());
   const auto traits = analysis::MakeFuncTraits(trace->function_list);
   FeedingModel model(&traits);

@@ -102,13 +102,12 @@ std::vector<std::string> Cases() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, GoldenTest, ::testing::ValuesIn(Cases()),
-    [](const ::testing::TestParamInfo<std::string>& info) {
-      std::string name = info.param;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest, ::testing::ValuesIn(Cases()),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ingero::testing

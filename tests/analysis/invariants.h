@@ -38,8 +38,10 @@ inline void ExpectInvariants(const MemoryTrace& trace, const Attributed& a) {
     s.end = std::max(s.end, f.range.end);
     s.time += f.time;
     EXPECT_LE(f.time, f.range.length());
-    if (f.state == FeedState::kUnknown) possible[f.process] += f.time;
-    else if (f.state != FeedState::kBusy) known[f.process] += f.time;
+    if (f.state == FeedState::kUnknown)
+      possible[f.process] += f.time;
+    else if (f.state != FeedState::kBusy)
+      known[f.process] += f.time;
   }
   std::map<uint32_t, Ns> last;
   for (const auto& c : trace.calls) {

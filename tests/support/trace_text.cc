@@ -61,13 +61,13 @@ std::unique_ptr<Cursor<T>> RangeOf(const std::vector<T>& rows, Interval window,
 }  // namespace
 
 void MemoryTrace::Sort() {
-  std::stable_sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) {
-    if (a.begin != b.begin) return a.begin < b.begin;
-    return a.depth < b.depth;
-  });
-  std::stable_sort(
-      switches.begin(), switches.end(),
-      [](const Switch& a, const Switch& b) { return a.t < b.t; });
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const Call& a, const Call& b) {
+                     if (a.begin != b.begin) return a.begin < b.begin;
+                     return a.depth < b.depth;
+                   });
+  std::stable_sort(switches.begin(), switches.end(),
+                   [](const Switch& a, const Switch& b) { return a.t < b.t; });
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Sample& a, const Sample& b) { return a.t < b.t; });
   std::stable_sort(
@@ -78,9 +78,8 @@ void MemoryTrace::Sort() {
 std::unique_ptr<Cursor<Call>> MemoryTrace::Calls(ProcessIndex process,
                                                  Interval window) const {
   std::vector<Call> rows;
-  auto it = std::lower_bound(
-      calls.begin(), calls.end(), window.begin,
-      [](const Call& c, Ns t) { return c.begin < t; });
+  auto it = std::lower_bound(calls.begin(), calls.end(), window.begin,
+                             [](const Call& c, Ns t) { return c.begin < t; });
   for (; it != calls.end() && it->begin < window.end; ++it)
     if (thread_list[it->thread].process == process) rows.push_back(*it);
   return std::make_unique<VectorCursor<Call>>(std::move(rows));
@@ -95,9 +94,9 @@ std::unique_ptr<Cursor<Sample>> MemoryTrace::Samples(Interval window) const {
 }
 
 std::pair<Ns, std::vector<StateAt>> MemoryTrace::StatesAt(Ns t) const {
-  auto end = std::upper_bound(
-      keyframes.begin(), keyframes.end(), t,
-      [](Ns at, const auto& k) { return at < k.first; });
+  auto end =
+      std::upper_bound(keyframes.begin(), keyframes.end(), t,
+                       [](Ns at, const auto& k) { return at < k.first; });
   if (end == keyframes.begin()) return {span_value.begin, {}};
   const Ns at = std::prev(end)->first;
   std::vector<StateAt> out;
@@ -229,8 +228,10 @@ class Parser {
       Interval range;
       if (w.size() < 3 || !time(w[1], &range.begin) || !time(w[2], &range.end))
         return Error(i, kind + " BEGIN END");
-      if (kind == "span") trace.span_value = range;
-      else trace.kernel_list.push_back(range);
+      if (kind == "span")
+        trace.span_value = range;
+      else
+        trace.kernel_list.push_back(range);
     } else if (kind == "facts") {
       const Options o = OptionsFrom(w, 1);
       trace.facts.cpus = static_cast<uint32_t>(o.Number("cpus"));
@@ -299,7 +300,7 @@ class Parser {
       c.first_call = o.Has("first_call");
       c.captured = o.Has("captured");
       c.no_end = o.Has("no_end");
-      static const char* const kDirections[] = {"", "h2d", "d2h", "d2d",
+      static const char* const kDirections[] = {"",    "h2d",  "d2h",    "d2d",
                                                 "h2h", "peer", "default"};
       for (int d = 1; d < 7; ++d)
         if (o.Has(kDirections[d])) c.direction = static_cast<CopyDirection>(d);
@@ -340,8 +341,7 @@ class Parser {
       Ns at;
       StateAt s;
       if (w.size() < 4 || !time(w[1], &at) ||
-          (s.thread = FindThread(w[2])) == kNone ||
-          !ParseState(w[3], &s.state))
+          (s.thread = FindThread(w[2])) == kNone || !ParseState(w[3], &s.state))
         return Error(i, "state TIME TID STATE since=TIME cpu=N");
       const Options o = OptionsFrom(w, 4);
       if (w[3] == "run") s.state = ThreadState::kRunning;
@@ -377,14 +377,22 @@ class Parser {
   }
 
   static bool ParseState(const std::string& word, ThreadState* out) {
-    if (word == "R" || word == "R+") *out = ThreadState::kRunnable;
-    else if (word == "run") *out = ThreadState::kRunning;
-    else if (word == "S") *out = ThreadState::kSleeping;
-    else if (word == "D") *out = ThreadState::kDisk;
-    else if (word == "B") *out = ThreadState::kBlocked;
-    else if (word == "T") *out = ThreadState::kStopped;
-    else if (word == "X") *out = ThreadState::kDead;
-    else return false;
+    if (word == "R" || word == "R+")
+      *out = ThreadState::kRunnable;
+    else if (word == "run")
+      *out = ThreadState::kRunning;
+    else if (word == "S")
+      *out = ThreadState::kSleeping;
+    else if (word == "D")
+      *out = ThreadState::kDisk;
+    else if (word == "B")
+      *out = ThreadState::kBlocked;
+    else if (word == "T")
+      *out = ThreadState::kStopped;
+    else if (word == "X")
+      *out = ThreadState::kDead;
+    else
+      return false;
     return true;
   }
 
@@ -415,18 +423,15 @@ void Attributed::Sort() {
     return std::make_tuple(s.begin, s.thread, s.func, s.running, s.runnable,
                            s.sleeping, s.io, s.holder, s.waker);
   };
-  std::sort(feeds.begin(), feeds.end(),
-            [&](const auto& a, const auto& b) {
-              return feed_key(a) < feed_key(b);
-            });
-  std::sort(paths.begin(), paths.end(),
-            [&](const auto& a, const auto& b) {
-              return path_key(a) < path_key(b);
-            });
-  std::sort(splits.begin(), splits.end(),
-            [&](const auto& a, const auto& b) {
-              return split_key(a) < split_key(b);
-            });
+  std::sort(feeds.begin(), feeds.end(), [&](const auto& a, const auto& b) {
+    return feed_key(a) < feed_key(b);
+  });
+  std::sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) {
+    return path_key(a) < path_key(b);
+  });
+  std::sort(splits.begin(), splits.end(), [&](const auto& a, const auto& b) {
+    return split_key(a) < split_key(b);
+  });
 }
 
 MemoryReportSource::MemoryReportSource(const MemoryTrace& trace)
@@ -445,8 +450,8 @@ std::vector<T> Clipped(const std::vector<T>& rows, Interval window) {
     if (part.empty()) continue;
     const double share = Ratio(part.length(), row.range.length());
     if (share < 1) {
-      row.time = Ns(static_cast<int64_t>(
-          static_cast<double>(row.time.value) * share));
+      row.time =
+          Ns(static_cast<int64_t>(static_cast<double>(row.time.value) * share));
       row.range = part;
     }
     out.push_back(row);
