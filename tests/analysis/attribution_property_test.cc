@@ -4,6 +4,7 @@
 // each the invariants hold and the windows do not matter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
