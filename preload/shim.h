@@ -179,6 +179,6 @@ COLD void ingero_kernel_registered(void *module, const void *host, const char *n
 COLD void ingero_kernels_unregister(void *module);
 COLD void ingero_capture_begin(uint64_t stream);
 COLD void ingero_capture_end(uint64_t stream);
-COLD bool ingero_is_captured(uint64_t stream);
+__attribute__((noinline)) bool ingero_is_captured(uint64_t stream);
 
 #endif /* INGERO_PRELOAD_SHIM_H */

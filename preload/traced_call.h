@@ -33,7 +33,7 @@ static inline struct thread_state *call_enter(unsigned row)
 }
 
 /* Publishes the call in flight; returns its start. */
-static inline uint64_t call_begin(struct thread_state *t, unsigned row)
+static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_state *t, unsigned row)
 {
 	uint32_t depth = t->depth;
 	uint64_t start;
@@ -53,7 +53,7 @@ static inline uint64_t call_begin(struct thread_state *t, unsigned row)
  * Commits the record. `t` may have been wiped by a fork inside the call (a
  * callback): then slot is NULL and limit 0, and make_room starts afresh.
  */
-static inline void call_end(struct thread_state *t, unsigned row, unsigned func_class,
+static inline __attribute__((always_inline)) void call_end(struct thread_state *t, unsigned row, unsigned func_class,
 			    uint32_t depth, uint64_t start, unsigned result, unsigned flags,
 			    unsigned words, const __u64 *word)
 {
