@@ -118,7 +118,6 @@ CallMap::Point CallMap::At(ThreadIndex thread, Ns t) const {
 void PathFolder::Flush() {
   for (const PathCell& c : cells_) sink_->OnPath(c);
   cells_.clear();
-  last_ = 0;
 }
 
 void PathFolder::Merge(const PathCell& cell) {
@@ -129,14 +128,18 @@ void PathFolder::Merge(const PathCell& cell) {
     ++to.stretches;
     to.pages += cell.pages;
   };
-  if (last_ < cells_.size() && SameKind(cells_[last_], cell))
-    return add(cells_[last_]);
+  uint32_t& recent =
+      recent_[(cell.thread * 31 + cell.culprit * 17 +
+               static_cast<uint32_t>(cell.reason)) &
+              255];
+  if (recent < cells_.size() && SameKind(cells_[recent], cell))
+    return add(cells_[recent]);
   for (size_t i = 0; i < cells_.size(); ++i)
     if (SameKind(cells_[i], cell)) {
-      last_ = i;
+      recent = static_cast<uint32_t>(i);
       return add(cells_[i]);
     }
-  last_ = cells_.size();
+  recent = static_cast<uint32_t>(cells_.size());
   cells_.push_back(cell);
 }
 

@@ -114,7 +114,7 @@ class PathFolder {
   AttributionSink* sink_;
   int64_t index_ = INT64_MIN;
   std::vector<PathCell> cells_;
-  size_t last_ = 0;
+  uint32_t recent_[256] = {};  // by a hash of the kind: its likely index
 };
 
 struct StarvedPiece {
