@@ -51,6 +51,11 @@ bool DecodeKey(std::string_view key, BlockRef* ref);
 // The data file of a store given as its folder or as the file itself.
 std::string StoreDataPath(const std::string& path);
 
+// Coding and committing is done by a thread of the writer, so that who decodes
+// streams and who writes the store use two cores. What waits between them is
+// bounded; emptied rows go back to the caller.
+//
+// Threads: one caller. An error of the thread is returned by the next call.
 class StoreWriter {
  public:
   // Begins a new file at `path`, which is replaced if present.
@@ -61,9 +66,9 @@ class StoreWriter {
 
   // Queues an encoded block. Batches of kBatchBytes are one transaction.
   Status PutBlock(std::string block);
-  // Encodes and queues; no-op for no rows. *rows is cleared.
+  // Queues rows to be encoded; no-op for no rows. *rows is empty afterwards.
   Status PutRows(Rows* rows, uint32_t owner);
-  // Commits what is queued.
+  // Commits what is queued, and waits for it.
   Status Flush();
   // Flush, write everything to disk, close. The file stays at `path`.
   Status Finish();
@@ -73,13 +78,22 @@ class StoreWriter {
 
  private:
   struct Env;
+  struct Queue;
+  struct Item;
   explicit StoreWriter(std::string path);
+  Status Push(Item item);
+  // Of the thread:
+  void Run();
+  Status Take(Item* item);
+  Status AddToBatch(std::string block);
   Status Commit();
   Status Grow();
 
   std::string path_;
   std::unique_ptr<Env> env_;
+  std::unique_ptr<Queue> queue_;
   bool finished_ = false;
+  // Of the thread:
   std::vector<std::pair<std::string, std::string>> batch_;
   size_t batch_bytes_ = 0;
   std::unordered_map<uint64_t, uint32_t> sequences_;  // by (table, owner)
