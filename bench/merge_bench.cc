@@ -57,6 +57,14 @@ void WriteKernel(const std::string& path, size_t switches) {
        done += kRowsPerBlock, cpu = (cpu + 1) % kCpus) {
     rows.Clear();
     sources[cpu].Append(kRowsPerBlock, &rows);
+    // Each CPU has threads of its own: nobody runs on two at once.
+    for (size_t r = 0; r < rows.size(); ++r)
+      for (const size_t c :
+           {switch_table::kPrevTid, switch_table::kPrevTgid,
+            switch_table::kNextTid, switch_table::kNextTgid,
+            switch_table::kWakerTid, switch_table::kWakerTgid})
+        if (uint64_t& id = rows.values[r * rows.columns() + c]; id != 0)
+          id += 100'000 * (cpu + 1);
     bytes.clear();
     EncodeBlock(rows, static_cast<uint32_t>(cpu), &bytes);
     out << bytes;
@@ -124,8 +132,11 @@ void WriteCuda(const std::string& path, size_t calls) {
       c.r.size8 = sizeof(c) / 8 + 2;
       c.func = static_cast<__u16>(rows.at(r, call_table::kFunc) % 64);
       c.start_ticks = rows.at(r, call_table::kT);
+      // The next call begins 2 us later at least: calls of one thread nest or
+      // follow each other, they never overlap.
+      const bool sync = rows.at(r, call_table::kDuration) > 100'000;
       c.duration_lo =
-          static_cast<__u32>(rows.at(r, call_table::kDuration));
+          sync ? static_cast<__u32>(rows.at(r, call_table::kDuration)) : 1500;
       c.depth = static_cast<__u8>(rows.at(r, call_table::kDepth));
       const uint64_t words[] = {rows.at(r, call_table::kWord0),
                                 rows.at(r, call_table::kWord1)};
@@ -135,6 +146,12 @@ void WriteCuda(const std::string& path, size_t calls) {
         if (!outer.empty()) add(outer);
         outer = record;
       } else {
+        // Its outer call, written later, contains it.
+        ingero_call o;
+        std::memcpy(&o, outer.data(), sizeof(o));
+        o.duration_lo = static_cast<__u32>(c.start_ticks + c.duration_lo + 100 -
+                                           o.start_ticks);
+        std::memcpy(outer.data(), &o, sizeof(o));
         add(record);
       }
     }
