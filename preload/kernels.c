@@ -306,6 +306,7 @@ unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel)
 		memset(t->seen, 0, sizeof(t->seen));
 		t->kernel_generation = generation;
 	}
+	t->first_inside |= first;
 	t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] = kernel;
 	if (first && length) {
 		struct ingero_kernel *k =

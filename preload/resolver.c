@@ -419,7 +419,7 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 	return copy_of(group, p);
 }
 
-void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
+static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
 {
 	struct caller *caller = known_caller(address);
 	struct copy *copy = caller ? __atomic_load_n(&caller->copy[group], __ATOMIC_ACQUIRE) : NULL;
@@ -462,6 +462,21 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 		}
 		ingero_unlock();
 	}
+	return real;
+}
+
+void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
+{
+	struct caller *caller = known_caller(address);
+	struct copy *copy = caller ? __atomic_load_n(&caller->copy[group], __ATOMIC_ACQUIRE) : NULL;
+	void *real = copy ? __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE) : NULL;
+	uint64_t mask;
+
+	if (likely(real && cell->span))
+		return real; /* not the first module that calls this function */
+	mask = sys_block_signals();
+	real = resolve(group, row, cell, address);
+	sys_restore_signals(mask);
 	return real;
 }
 

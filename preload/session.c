@@ -701,14 +701,24 @@ bool ingero_process_ready(void)
 	uint32_t none = 0;
 
 	if (unlikely(__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 2)) {
-		/* A second thread, or a signal, meanwhile: that call is not seen. */
-		if (!__atomic_compare_exchange_n(&loaded, &none, 1, false, __ATOMIC_ACQUIRE,
-						 __ATOMIC_RELAXED))
-			return false;
-		load();
-		__atomic_store_n(&loaded, 2, __ATOMIC_RELEASE);
+		uint64_t mask = sys_block_signals();
+
+		if (__atomic_compare_exchange_n(&loaded, &none, 1, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED)) {
+			load();
+			__atomic_store_n(&loaded, 2, __ATOMIC_RELEASE);
+		}
+		while (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 2)
+			SYS4(SYS_sched_yield, 0, 0, 0, 0);
+		sys_restore_signals(mask);
 	}
 	return !disabled && ingero_process->begun != 2;
+}
+
+/* Early, while there is one thread; a library's earlier call does it, too. */
+__attribute__((constructor)) static void at_load(void)
+{
+	ingero_process_ready();
 }
 
 /* Calls of later exit handlers are still recorded. */

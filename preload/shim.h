@@ -15,8 +15,8 @@
  *             child they read as zero, which means "nothing begun": no slot,
  *             no session, lock free. So fork, _Fork and raw clone need no
  *             handler.
- * Locks:      one spin lock, never held across a call into libc, the loader or
- *             CUDA.
+ * Locks:      one spin lock, never held across a call into the loader or CUDA;
+ *             signals are blocked meanwhile.
  * Errors:     the program goes on; what is not recorded is counted.
  */
 #ifndef INGERO_PRELOAD_SHIM_H
@@ -79,6 +79,7 @@ struct thread_state {
 	uint32_t skipped;                 /* left out by choice, not yet in the header */
 	uint32_t kernel_generation;
 	uint32_t tid;
+	bool first_inside; /* a nested launch was its kernel's first */
 	uint64_t seen[SEEN_KERNELS]; /* kernels known to be named */
 	/* cold */
 	uint64_t first_ticks; /* of the records in the slot */
@@ -91,6 +92,7 @@ struct thread_state {
 struct thread_local_state {
 	struct thread_state *state; /* never NULL */
 	uint32_t busy;              /* inside the recorder's cold path */
+	uint64_t signal_mask;       /* to give back by ingero_unlock */
 };
 extern __thread struct thread_local_state ingero_tls
 	__attribute__((tls_model("initial-exec")));

@@ -56,4 +56,21 @@ static inline void *sys_mmap(size_t bytes, int prot, int flags, int fd, uint64_t
 	return p < 0 && p > -4096 ? NULL : (void *)p;
 }
 
+/*
+ * Signals wait while the recorder holds its lock or is in the loader: a handler
+ * may make CUDA calls. Returns the mask to give back.
+ */
+static inline uint64_t sys_block_signals(void)
+{
+	uint64_t all = ~0ULL, before = 0;
+
+	SYS4(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &all, &before, sizeof(all));
+	return before;
+}
+
+static inline void sys_restore_signals(uint64_t before)
+{
+	SYS4(SYS_rt_sigprocmask, 2, &before, 0, sizeof(before));
+}
+
 #endif /* INGERO_PRELOAD_SYSCALLS_H */

@@ -26,7 +26,7 @@ enum {
 #define RETRY_TICKS (1ULL << 29) /* about a quarter of a second */
 
 static struct thread_state no_slot;
-__thread struct thread_local_state ingero_tls = { &no_slot, 0 };
+__thread struct thread_local_state ingero_tls = { &no_slot, 0, 0 };
 
 /* When this thread may try again to get a slot. */
 static uint64_t retry_at;
@@ -34,6 +34,7 @@ static uint64_t retry_at;
 void ingero_lock(void)
 {
 	uint32_t *lock = &ingero_process->lock;
+	uint64_t mask = sys_block_signals();
 
 	for (unsigned spins = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); spins++) {
 		struct timespec nap = { 0, 20000 };
@@ -43,11 +44,15 @@ void ingero_lock(void)
 		else
 			SYS4(SYS_nanosleep, &nap, 0, 0, 0);
 	}
+	ingero_tls.signal_mask = mask;
 }
 
 void ingero_unlock(void)
 {
+	uint64_t mask = ingero_tls.signal_mask;
+
 	__atomic_store_n(&ingero_process->lock, 0, __ATOMIC_RELEASE);
+	sys_restore_signals(mask);
 }
 
 void ingero_count_loss(enum ingero_loss loss, uint64_t count)
@@ -352,7 +357,19 @@ static void write_thread_record(struct thread_state *t)
 	ingero_commit(t);
 }
 
+static struct thread_state *attach_quietly(void);
+
+/* Signals wait meanwhile: fallocate gives up at every one (EINTR). */
 static struct thread_state *attach(void)
+{
+	uint64_t before = sys_block_signals();
+	struct thread_state *t = attach_quietly();
+
+	sys_restore_signals(before);
+	return t;
+}
+
+static struct thread_state *attach_quietly(void)
 {
 	struct thread_state *t = claim_state();
 	uint64_t begin = ingero_ticks();

@@ -76,6 +76,11 @@ static inline __attribute__((always_inline)) void call_end(struct thread_state *
 		if (unlikely(t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] != kernel ||
 			     t->kernel_generation != ingero_process->kernel_generation))
 			flags |= ingero_kernel_seen(t, kernel);
+		/* The driver's launch inside a runtime's may be the first. */
+		if (unlikely(t->first_inside && !depth)) {
+			flags |= INGERO_CALL_FIRST_USE;
+			t->first_inside = false;
+		}
 	}
 	call = (struct ingero_call *)(t->records + t->pos);
 	call->r.kind = INGERO_RECORD_CALL;
