@@ -46,6 +46,8 @@ struct Process {
   bool is_ingero = false;  // our own companion or merge: never blamed
   bool is_kernel = false;  // kernel thread
   uint64_t cgroup_id = 0;
+  uint32_t cpus_allowed = 0;  // by its affinity at its first CUDA call; 0 = not
+                              // known
 };
 
 struct Thread {

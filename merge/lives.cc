@@ -231,6 +231,7 @@ ProcessIndex Lives::ForStream(const ingero_stream_header& header,
   }
   Process& p = processes_[found];
   p.has_cuda = true;
+  p.cpus_allowed = static_cast<uint32_t>(header.cpus_allowed);
   if (p.name.empty()) p.name = FixedText(header.comm);
   if (p.start == Ns(0))
     p.start = Ns(static_cast<int64_t>(header.start_clock_ticks) * tick_ns);

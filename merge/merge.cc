@@ -452,7 +452,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
                               PlusOne(p.parent),
                               PlusOne(p.main_thread),
                               flags,
-                              p.cgroup_id};
+                              p.cgroup_id,
+                              p.cpus_allowed};
       static_assert(std::size(row) == process_table::kCount);
       INGERO_RETURN_IF_ERROR(
           rows.Add(row, p.name + '\0' + p.exe + '\0' + p.cmdline));

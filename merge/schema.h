@@ -60,7 +60,7 @@ enum Col : size_t {
   kExited,  // time plus 1; 0 = not seen
   kExitCode,
   kParent, kMainThread,  // index plus 1; 0 = none
-  kFlags, kCgroup, kCount
+  kFlags, kCgroup, kCpusAllowed, kCount
 };
 enum Flag : uint64_t {
   kHasCuda = 1, kIsIngero = 2, kIsKernel = 4,
@@ -72,7 +72,8 @@ inline constexpr Column kColumns[] = {
     {"first_seen_ns", kDelta}, {"last_seen_ns", kDelta}, {"pid", kDelta},
     {"ns_pid", kDelta},        {"start_ns", kDelta},     {"exited", kPlain},
     {"exit_code", kZigzag},    {"parent", kPlain},       {"main_thread", kPlain},
-    {"flags", kPlain},         {"cgroup_id", kDelta}};
+    {"flags", kPlain},         {"cgroup_id", kDelta},
+    {"cpus_allowed", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{32, "processes", kColumns, true};
 }  // namespace process_table

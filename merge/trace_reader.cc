@@ -158,6 +158,7 @@ Status TraceReader::Load() {
     p.is_ingero = flags & kIsIngero;
     p.is_kernel = flags & kIsKernel;
     p.cgroup_id = rows.at(r, kCgroup);
+    p.cpus_allowed = static_cast<uint32_t>(rows.at(r, kCpusAllowed));
     const auto parts = Parts(rows.texts[r], 3);
     p.name = parts[0];
     p.exe = parts[1];

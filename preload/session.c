@@ -6,10 +6,12 @@
  *
  * The folder's rules are those of base/trace_dir.h, without malloc.
  *
+ * Settings (docs/environment.md):
  *   INGERO_DISABLE=1   wrappers only pass on
  *   INGERO_DIR         folder for streams
  *   INGERO_APIS        classes to record, separated by commas: "all", "default"
  *                      (all but getter), names as in wire.h, "-name" leaves out
+ *   INGERO_CLOCK       "monotonic": time stamps from clock_gettime, not the TSC
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 
 #include "preload/syscalls.h"
 #include "preload/traced_call.h"
@@ -102,7 +105,7 @@ static uint64_t to_number(const char *s)
 }
 
 /* One line on stderr, once per process: something the user must set right. */
-void ingero_complain(const char *what, const char *why)
+static void say(const char *start, const char *what, const char *why)
 {
 	static uint32_t said;
 	char line[768];
@@ -110,12 +113,17 @@ void ingero_complain(const char *what, const char *why)
 
 	if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
 		return;
-	add(&t, "ingero: CUDA calls are not recorded: ");
+	add(&t, start);
 	add(&t, what);
 	add(&t, ": ");
 	add(&t, why);
 	add(&t, "\n");
 	SYS4(SYS_write, 2, line, t.at - line, 0);
+}
+
+void ingero_complain(const char *what, const char *why)
+{
+	say("ingero: CUDA calls are not recorded: ", what, why);
 }
 
 /* ---- choice -------------------------------------------------------------- */
@@ -148,7 +156,7 @@ static void choose_classes(void)
 			if (strlen(classes[i].name) == n && strncmp(word, classes[i].name, n) == 0)
 				bits = 1ULL << classes[i].value;
 		if (!bits && n)
-			ingero_complain("INGERO_APIS", "names an unknown class; see wire.h");
+			say("ingero: ", "INGERO_APIS", "names an unknown class; see docs/environment.md");
 		wanted_classes = without ? wanted_classes & ~bits : wanted_classes | bits;
 		list = word + n + (word[n] == ',');
 	}
@@ -172,11 +180,29 @@ void *ingero_wiped_memory(size_t bytes)
 	return p;
 }
 
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t ingero_monotonic_ns(void)
+{
+	return now_ns(CLOCK_MONOTONIC);
+}
+
 static void choose_clock(void)
 {
 	unsigned a, b, c, d;
 	char source[32];
+	const char *wish = env("INGERO_CLOCK");
 
+	if (wish && strcmp(wish, "monotonic") == 0)
+		return;
+	if (wish && *wish && strcmp(wish, "tsc") != 0)
+		say("ingero: ", "INGERO_CLOCK", "is neither \"tsc\" nor \"monotonic\"");
 	if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
 		return; /* the TSC is not invariant */
 	read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
@@ -408,11 +434,22 @@ int ingero_stream_open(void)
 	return -1;
 }
 
+/* Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends the program. */
+bool ingero_may_write(uint64_t end)
+{
+	uint64_t limit[2];
+
+	return SYS4(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, 0, limit) != 0 || end <= limit[0];
+}
+
 bool ingero_reserve_space(int fd, uint64_t offset, uint64_t bytes)
 {
 	static const char zeros[4096];
-	long error = SYS4(SYS_fallocate, fd, 0, offset, bytes);
+	long error;
 
+	if (!ingero_may_write(offset + bytes))
+		return false;
+	error = SYS4(SYS_fallocate, fd, 0, offset, bytes);
 	if (error == 0)
 		return true;
 	if (error != -EOPNOTSUPP && error != -ENOSYS)
@@ -476,12 +513,15 @@ static uint64_t start_clock_ticks(void)
 	return at ? to_number(at) : 0;
 }
 
-static uint64_t now_ns(clockid_t clock)
+static uint64_t cpus_allowed(void)
 {
-	struct timespec ts;
+	uint64_t mask[128], count = 0; /* room for 8,192 CPUs */
+	long bytes = SYS4(SYS_sched_getaffinity, SYS4(SYS_getpid, 0, 0, 0, 0),
+			  sizeof(mask), mask, 0);
 
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	for (long i = 0; i < bytes / 8; i++)
+		count += (uint64_t)__builtin_popcountll(mask[i]);
+	return count;
 }
 
 static void fill_header(struct ingero_stream_header *h)
@@ -508,6 +548,7 @@ static void fill_header(struct ingero_stream_header *h)
 	h->uid = (__u32)SYS4(SYS_getuid, 0, 0, 0, 0);
 	h->start_clock_ticks = start_clock_ticks();
 	h->clock_ticks_per_s = 100;
+	h->cpus_allowed = cpus_allowed();
 	h->parent_pid = (__u32)SYS4(SYS_getppid, 0, 0, 0, 0);
 	if (SYS4(SYS_stat, "/proc/self/ns/pid", &st, 0, 0) == 0)
 		h->pid_namespace = st.st_ino;
@@ -730,9 +771,11 @@ __attribute__((destructor)) static void at_exit(void)
 	if (!p->header || ingero_tls.busy)
 		return;
 	ingero_tls.busy++;
-	if (t->slot) {
+	if (t->slot && t->open) {
+		call_close(t);
 		ingero_knot(t);
 		ingero_emit_coverage(t);
+		call_open(t);
 	}
 	ingero_retire_all();
 	__atomic_store_n(&p->header->exited, 1, __ATOMIC_RELEASE);

@@ -93,6 +93,9 @@ enum ingero_clock {
 	  "the disk was slower than the kernel events; the queue bound was reached")                 \
 	X(LOSS_BPF_MISSED, 20, "bpf-missed", 2,                                                      \
 	  "the kernel skipped a BPF program (recursion); that event is missing")                     \
+	X(LOSS_SWITCH_UNSEEN, 21, "switch-unseen", 1,                                                \
+	  "the kernel did not show a context switch to BPF (a protected or hidden task); thread "    \
+	  "states around it are unknown")                                                            \
 	X(LOSS_DAMAGED_BLOCK, 32, "damaged-block", 2,                                                \
 	  "a block of a stream failed its check and was skipped")                                    \
 	X(LOSS_TORN_TAIL, 33, "torn-tail", 1,                                                        \
@@ -139,7 +142,8 @@ struct ingero_stream_header {
 	char comm[INGERO_COMM_LEN];
 	char host[64];
 	char tool_version[32];
-	__u64 reserved[20];
+	__u64 cpus_allowed; /* of the process (sched_getaffinity); 0 = not known */
+	__u64 reserved[19];
 
 	/* live (CUDA streams) */
 	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
