@@ -355,12 +355,14 @@ void ingero_capture_end(uint64_t stream)
 	ingero_unlock();
 }
 
-bool ingero_is_captured(uint64_t stream)
+unsigned ingero_captured(unsigned row, const __u64 *word, unsigned words)
 {
 	struct process *p = ingero_process;
 
-	for (unsigned i = 0; i < sizeof(p->captured) / sizeof(p->captured[0]); i++)
-		if (p->captured[i] == stream + 1)
-			return true;
-	return false;
+	for (unsigned w = 0; w < words; w++)
+		for (unsigned i = 0; i < sizeof(p->captured) / sizeof(p->captured[0]); i++)
+			if (ingero_api[row].words[w] == INGERO_WORD_STREAM &&
+			    p->captured[i] == word[w] + 1)
+				return INGERO_CALL_CAPTURED;
+	return 0;
 }

@@ -10,7 +10,8 @@
  * through a pointer, the copy whose function that pointer stood for. The
  * decision is made once per calling module and group. A wrapper remembers the
  * address range of the first module that called it, so the common case is a
- * compare; other modules are found in a table.
+ * compare; other modules are found in a table. The global scope is asked per
+ * function: another interposer behind the shim may define only some.
  *
  * A copy (one mapped library that provides a group) is pinned with
  * RTLD_NODELETE, so a remembered pointer cannot dangle. A call that its caller
@@ -22,6 +23,7 @@
  */
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -139,9 +141,10 @@ void *ingero_libc_symbol(const char *name)
 __attribute__((visibility("hidden"))) void *(*ingero_real_dlsym)(void *, const char *);
 __attribute__((visibility("hidden"))) void *(*ingero_real_dlvsym)(void *, const char *,
 								   const char *);
+static void *(*libc_dlsym)(void *, const char *);
 static void *(*real_dlopen)(const char *, int);
+static int (*real_dlclose)(void *);
 static char *(*real_dlerror)(void);
-static int (*real_dladdr)(const void *, Dl_info *);
 
 static bool loader_ready(void)
 {
@@ -151,16 +154,15 @@ static bool loader_ready(void)
 	if (likely(__atomic_load_n(&ready, __ATOMIC_ACQUIRE)))
 		return true;
 	real_dlopen = (void *(*)(const char *, int))ingero_libc_symbol("dlopen");
+	real_dlclose = (int (*)(void *))ingero_libc_symbol("dlclose");
 	real_dlerror = (char *(*)(void))ingero_libc_symbol("dlerror");
-	real_dladdr = (int (*)(const void *, Dl_info *))ingero_libc_symbol("dladdr");
 	ingero_real_dlvsym = (void *(*)(void *, const char *, const char *))ingero_libc_symbol(
 		"dlvsym");
-	ingero_real_dlsym =
-		(void *(*)(void *, const char *))ingero_libc_symbol("dlsym");
-	if (!real_dlopen || !real_dlerror || !real_dladdr || !ingero_real_dlvsym ||
-	    !ingero_real_dlsym)
+	libc_dlsym = (void *(*)(void *, const char *))ingero_libc_symbol("dlsym");
+	ingero_real_dlsym = libc_dlsym;
+	if (!real_dlopen || !real_dlclose || !real_dlerror || !ingero_real_dlvsym || !libc_dlsym)
 		return false;
-	/* Another interposer behind us goes first. */
+	/* The program's look-ups go on to another interposer behind us; ours do not. */
 	next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
 	if (!next)
 		next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
@@ -175,11 +177,21 @@ static bool loader_ready(void)
 static void *look_up(void *handle, const char *name, const char *version)
 {
 	void *p = version ? ingero_real_dlvsym(handle, name, version) :
-			    ingero_real_dlsym(handle, name);
+			    libc_dlsym(handle, name);
 
 	if (!p)
 		real_dlerror();
 	return p;
+}
+
+/* A handle of a loaded library, to be closed again; NULL: none. */
+static void *open_loaded(const char *name)
+{
+	void *handle = real_dlopen(name[0] ? name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (!handle)
+		real_dlerror();
+	return handle;
 }
 
 /* ---- modules, copies, callers -------------------------------------------- */
@@ -239,6 +251,8 @@ static struct copy *copies[COPIES_MAX];
 static uint32_t copy_count;
 /* The first copy of each group; wrapped pointers stand for its functions. */
 static struct copy *first_copy[GROUPS];
+/* What RTLD_NEXT finds: no library of its own, `real` is a cache by row. */
+static struct copy global_scope[GROUPS];
 
 struct caller {
 	uintptr_t low, high;
@@ -308,6 +322,34 @@ static bool is_ours(const void *p)
 	return (uintptr_t)p >= low && (uintptr_t)p < high;
 }
 
+/* Does the library that holds `p` define `name` itself? */
+static bool module_exports(void *p, const char *name)
+{
+	struct module m;
+	void *handle, *found;
+
+	find_module((uintptr_t)p, &m);
+	handle = m.found ? open_loaded(m.name) : NULL;
+	if (!handle)
+		return false;
+	found = look_up(handle, name, NULL);
+	real_dlclose(handle);
+	return (uintptr_t)found >= m.low && (uintptr_t)found < m.high;
+}
+
+/* The library of a remembered function stays loaded. */
+static void pin(enum group group, void *p)
+{
+	struct module m;
+
+	if (known_copy(group, (uintptr_t)p))
+		return;
+	find_module((uintptr_t)p, &m);
+	if (m.found && !real_dlopen(m.name[0] ? m.name : NULL,
+				    RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+		real_dlerror();
+}
+
 static void *real_of(struct copy *copy, unsigned row)
 {
 	void *p = __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE);
@@ -321,6 +363,13 @@ static void *real_of(struct copy *copy, unsigned row)
 		p = look_up(copy->handle, name, NULL);
 	if (p && is_ours(p))
 		p = NULL;
+	if (p && copy->handle == RTLD_NEXT) {
+		/* Without its version the name may have met another major's library. */
+		for (enum group g = GROUP_RT11; nodes[copy->group] && g < GROUPS; g++)
+			if (g != copy->group && known_copy(g, (uintptr_t)p))
+				return NULL;
+		pin(copy->group, p);
+	}
 	if (p)
 		__atomic_store_n(&copy->real[row], p, __ATOMIC_RELEASE);
 	return p;
@@ -393,30 +442,62 @@ static struct caller *known_caller(uintptr_t address)
 	return NULL;
 }
 
-/* What the loader would have bound this caller to. */
-static struct copy *choose_copy(enum group group, unsigned row, const struct module *m)
+/*
+ * A function by which a library is told from another interposer, which rarely
+ * defines it.
+ */
+static const char *anchor_of(enum group group)
+{
+	return group == GROUP_DRIVER ? "cuDriverGetVersion" : "cudaRuntimeGetVersion";
+}
+
+/* What the loader would have bound this caller to; `global` where it matters not. */
+static struct copy *choose_copy(enum group group, unsigned row, const struct module *m, bool global)
 {
 	const char *name = ingero_api[row].name, *node = nodes[group];
-	void *handle = NULL, *p = look_up(RTLD_NEXT, name, node);
+	void *handle = NULL, *p = global ? look_up(RTLD_NEXT, name, node) : NULL;
+	struct copy *copy = NULL;
 
+	/*
+	 * An interposer before its library is loaded into the global scope passes
+	 * on to nothing: the caller came through a pointer.
+	 */
+	if (p && first_copy[group] && !known_copy(group, (uintptr_t)p) &&
+	    !look_up(RTLD_NEXT, anchor_of(group), node) && !module_exports(p, anchor_of(group)))
+		p = NULL;
 	if (!p && m->found && m->name[0]) {
-		handle = real_dlopen(m->name, RTLD_LAZY | RTLD_NOLOAD);
+		handle = open_loaded(m->name);
 		if (handle)
 			p = look_up(handle, name, node);
-		else
-			real_dlerror();
+		global = false;
 	}
-	if (!p && first_copy[group])
-		return first_copy[group];
-	if (!p && node) {
-		p = look_up(RTLD_NEXT, name, NULL);
-		if (!p && handle)
-			p = look_up(handle, name, NULL);
+	if (!p && first_copy[group]) {
+		copy = first_copy[group];
+	} else {
+		if (!p && node) {
+			p = look_up(RTLD_NEXT, name, NULL);
+			global = p != NULL;
+			if (!p && handle)
+				p = look_up(handle, name, NULL);
+		}
+		if (p && !is_ours(p)) {
+			count_way(INGERO_WAY_LINKED);
+			if (global) {
+				void *anchor = look_up(RTLD_NEXT, anchor_of(group), node);
+
+				/* So that pointers of this library are known later. */
+				copy_of(group, anchor && !is_ours(anchor) ? anchor : p);
+				copy = &global_scope[group];
+				copy->group = group;
+				__atomic_store_n(&copy->handle, RTLD_NEXT, __ATOMIC_RELEASE);
+			} else {
+				copy = copy_of(group, p);
+			}
+		}
 	}
-	if (!p || is_ours(p))
-		return NULL;
-	count_way(INGERO_WAY_LINKED);
-	return copy_of(group, p);
+	if (handle)
+		real_dlclose(handle);
+	return copy;
 }
 
 static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
@@ -426,11 +507,11 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	struct module m;
 	void *real;
 
+	if (!loader_ready())
+		return NULL;
 	if (!copy) {
-		if (!loader_ready())
-			return NULL;
 		find_module(address, &m);
-		copy = choose_copy(group, row, &m);
+		copy = choose_copy(group, row, &m, true);
 		if (!copy)
 			return NULL;
 		if (!m.found) { /* compiled at run time: remember its page */
@@ -450,9 +531,13 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 		}
 		ingero_unlock();
 	}
-	real = __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE);
-	if (!real)
-		real = real_of(copy, row);
+	real = real_of(copy, row);
+	if (!real && copy == &global_scope[group]) {
+		/* Only some functions are there (an interposer): the caller's own. */
+		find_module(address, &m);
+		copy = choose_copy(group, row, &m, false);
+		real = copy ? real_of(copy, row) : NULL;
+	}
 	if (real && caller && !cell->span) {
 		ingero_lock();
 		if (!cell->span) {
@@ -467,17 +552,27 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 
 void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
 {
+	/* The loader allocates, and an allocator may make CUDA calls. */
+	static __thread uint8_t nested __attribute__((tls_model("initial-exec")));
 	struct caller *caller = known_caller(address);
 	struct copy *copy = caller ? __atomic_load_n(&caller->copy[group], __ATOMIC_ACQUIRE) : NULL;
 	void *real = copy ? __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE) : NULL;
 	uint64_t mask;
+	int saved;
 
 	if (likely(real && cell->span))
 		return real; /* not the first module that calls this function */
 	mask = sys_block_signals();
-	real = resolve(group, row, cell, address);
+	saved = errno;
+	nested++;
+	if (nested == 1)
+		real = resolve(group, row, cell, address);
+	else if (nested == 2 && loader_ready())
+		real = look_up(RTLD_NEXT, ingero_api[row].name, nodes[group]);
+	nested--;
+	errno = saved;
 	sys_restore_signals(mask);
-	return real;
+	return real && !is_ours(real) ? real : NULL;
 }
 
 /* ---- real to wrapper ----------------------------------------------------- */
@@ -485,6 +580,7 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 /* The group whose version node `p` carries in its library; GROUPS: none. */
 static enum group group_of(const char *name, void *p)
 {
+	enum group found = GROUPS;
 	struct module m;
 	void *handle;
 
@@ -492,15 +588,14 @@ static enum group group_of(const char *name, void *p)
 		if (known_copy(g, (uintptr_t)p))
 			return g;
 	find_module((uintptr_t)p, &m);
-	handle = m.found ? real_dlopen(m.name[0] ? m.name : NULL, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-	if (!handle) {
-		real_dlerror();
+	handle = m.found ? open_loaded(m.name) : NULL;
+	if (!handle)
 		return GROUPS;
-	}
-	for (enum group g = GROUP_RT13; g >= GROUP_RT11; g--)
+	for (enum group g = GROUP_RT13; g >= GROUP_RT11 && found == GROUPS; g--)
 		if (look_up(handle, name, nodes[g]) == p)
-			return g;
-	return GROUPS;
+			found = g;
+	real_dlclose(handle);
+	return found;
 }
 
 /* The wrapper that stands for `p`, or `p` itself where that would be wrong. */
@@ -516,6 +611,31 @@ static void *wrap(const char *name, void *p)
 	}
 	count_escape(name);
 	return p;
+}
+
+/*
+ * The program's search met the shim first and `p` is what comes next: another
+ * interposer, or the library. The wrapper will ask the global scope for it.
+ */
+static void *wrap_next(const char *name, void *p)
+{
+	enum group group = GROUP_DRIVER;
+	int row;
+
+	if (name[2] == 'd' || name[0] == '_') {
+		void *anchor = look_up(RTLD_NEXT, anchor_of(GROUP_RT13), NULL);
+
+		group = group_of(name, p);
+		if (group == GROUPS && anchor)
+			group = group_of(anchor_of(GROUP_RT13), anchor);
+	}
+	row = group < GROUPS ? ingero_find_row(name, group) : -1;
+	if (row < 0) {
+		count_escape(name);
+		return p;
+	}
+	count_way(INGERO_WAY_DLSYM);
+	return wrappers_of(group)[row];
 }
 
 static void reverse(struct copy *copy)
@@ -559,8 +679,12 @@ void ingero_map_proc_address(const char *name, void **out)
 						 __ATOMIC_RELAXED))
 			while (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE))
 				SYS4(SYS_sched_yield, 0, 0, 0, 0);
-		else
+		else {
+			uint64_t mask = sys_block_signals();
+
 			reverse(copy);
+			sys_restore_signals(mask);
+		}
 	}
 	/* Names that share an address: the one that was asked for, if any. */
 	for (unsigned at = (unsigned)((uintptr_t)p >> 4); copy->by_address[at & 4095]; at++) {
@@ -591,7 +715,9 @@ void ingero_map_proc_address(const char *name, void **out)
 __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const char *name,
 							 const char *version, void *caller)
 {
-	void *p;
+	struct module m;
+	void *p, *next, *own;
+	int saved;
 
 	if (!loader_ready())
 		return NULL;
@@ -602,26 +728,33 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0)
 		return TAIL;
 	ingero_process_ready(); /* before any lock is taken */
-	p = handle == RTLD_DEFAULT ? NULL :
-	    version		   ? ingero_real_dlvsym(handle, name, version) :
-				     ingero_real_dlsym(handle, name);
-	if (handle != RTLD_DEFAULT && !p)
+	saved = errno;
+	next = look_up(RTLD_NEXT, name, version);
+	p = version ? ingero_real_dlvsym(handle, name, version) : ingero_real_dlsym(handle, name);
+	if (!p && handle != RTLD_DEFAULT)
 		return NULL; /* with the loader's own error */
-	if (!p || is_ours(p)) {
-		struct module m;
-		void *own = NULL;
-
-		p = look_up(RTLD_NEXT, name, version);
-		if (!p) {
-			find_module((uintptr_t)caller, &m);
-			if (m.found && m.name[0])
-				own = real_dlopen(m.name, RTLD_LAZY | RTLD_NOLOAD);
-			/* Its error is the one the caller may ask for. */
-			p = own ? ingero_real_dlsym(own, name) :
-				  ingero_real_dlsym(RTLD_NEXT, name);
-		}
-		if (!p || is_ours(p))
-			return NULL;
+	errno = saved;
+	if (p && !is_ours(p)) {
+		/* Ahead of the shim, an interposer passes on to it. */
+		if (p != next && p == look_up(RTLD_DEFAULT, name, version))
+			return p;
+		return wrap(name, p);
 	}
-	return wrap(name, p);
+	if (next && !is_ours(next))
+		return wrap_next(name, next);
+	/* RTLD_DEFAULT includes what the caller was linked to. */
+	find_module((uintptr_t)caller, &m);
+	own = m.found && m.name[0] ? open_loaded(m.name) : NULL;
+	p = own ? look_up(own, name, version) : NULL;
+	if (own)
+		real_dlclose(own);
+	errno = saved;
+	if (p && !is_ours(p))
+		return wrap(name, p);
+	/* For the error that the caller may ask for. */
+	if (version)
+		ingero_real_dlvsym(RTLD_NEXT, name, version);
+	else
+		libc_dlsym(RTLD_NEXT, name);
+	return NULL;
 }

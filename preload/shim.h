@@ -73,12 +73,14 @@ struct thread_state {
 	unsigned char *records;           /* slot + 1 */
 	uint64_t sequence;                /* already shifted: cursor's high half */
 	uint64_t next_cold;               /* ticks of the next clock sample */
+	uint32_t open;                    /* 1: has a slot and nothing writes to it */
 	uint32_t pos;                     /* bytes used */
 	uint32_t limit;                   /* below it any call record fits */
 	uint32_t depth;                   /* CUDA calls this thread is in */
 	uint32_t skipped;                 /* left out by choice, not yet in the header */
 	uint32_t kernel_generation;
 	uint32_t tid;
+	uintptr_t frame[INGERO_INFLIGHT_DEPTH]; /* where those calls were entered */
 	bool first_inside; /* a nested launch was its kernel's first */
 	uint64_t seen[SEEN_KERNELS]; /* kernels known to be named */
 	/* cold */
@@ -145,10 +147,15 @@ void ingero_emit_coverage(struct thread_state *t);
 void ingero_knot(struct thread_state *t);
 void ingero_complain(const char *what, const char *why);
 extern bool ingero_use_tsc;
+COLD uint64_t ingero_monotonic_ns(void);
+bool ingero_may_write(uint64_t end);
 
 /* thread_log.c */
 COLD struct thread_state *ingero_enter_slow(unsigned row);
-COLD bool ingero_make_room(struct thread_state *t, unsigned row);
+/* The state to write to, or NULL. The call was entered at `depth`. */
+COLD struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint32_t depth);
+/* How many of the calls that t->depth counts are still on the stack. */
+__attribute__((noinline)) uint32_t ingero_calls_around(struct thread_state *t, uintptr_t frame);
 /* Space for one more record, or NULL. The caller fills all but kind and size. */
 void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes);
 void ingero_commit(struct thread_state *t);
@@ -181,6 +188,7 @@ COLD void ingero_kernel_registered(void *module, const void *host, const char *n
 COLD void ingero_kernels_unregister(void *module);
 COLD void ingero_capture_begin(uint64_t stream);
 COLD void ingero_capture_end(uint64_t stream);
-__attribute__((noinline)) bool ingero_is_captured(uint64_t stream);
+/* A flag for the call where its stream is being captured. */
+COLD unsigned ingero_captured(unsigned row, const __u64 *word, unsigned words);
 
 #endif /* INGERO_PRELOAD_SHIM_H */

@@ -98,6 +98,10 @@ static bool write_block(struct thread_state *t, uint64_t now)
 	number = __atomic_fetch_add(&ingero_process->header->blocks_reserved, 1,
 				    __ATOMIC_RELAXED);
 	offset = number * INGERO_BLOCK_BYTES;
+	if (!ingero_may_write(offset + INGERO_BLOCK_BYTES)) {
+		sys_close(fd);
+		return false;
+	}
 	memset(&block, 0, sizeof(block));
 	block.magic = INGERO_MAGIC_BLOCK;
 	block.type = INGERO_BLOCK_DATA;
@@ -139,6 +143,8 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 		const struct ingero_record *r = (const void *)(t->records + at);
 
 		size = r->size8 * 8u;
+		if (!size)
+			break;
 		if (r->kind == INGERO_RECORD_LOSS) {
 			const struct ingero_loss_range *old = (const void *)r;
 
@@ -281,8 +287,11 @@ static struct thread_state *claim_state(void)
 			p->states++;
 		}
 	}
-	if (t)
+	if (t) {
+		/* Under the lock: sweep_dead must not see the last owner's tid. */
+		t->tid = (uint32_t)SYS4(SYS_gettid, 0, 0, 0, 0);
 		t->retired = false;
+	}
 	ingero_unlock();
 	return t;
 }
@@ -314,6 +323,7 @@ static void retire(void *state)
 	if (ingero_tls.state != t || !t->slot)
 		return; /* wiped by a fork, or not ours any more */
 	ingero_tls.busy++;
+	call_close(t);
 	ingero_fold_skipped(t);
 	ingero_tls.state = &no_slot;
 	t->depth = 0;
@@ -376,7 +386,6 @@ static struct thread_state *attach_quietly(void)
 
 	if (!t)
 		return NULL;
-	t->tid = (uint32_t)SYS4(SYS_gettid, 0, 0, 0, 0);
 	t->depth = 0;
 	memset(t->seen, 0, sizeof(t->seen));
 	if (!ingero_session_begin(t) || (!t->slot && !map_slot(t))) {
@@ -449,7 +458,10 @@ static struct thread_state *enter(unsigned row)
 	}
 	if (p->mode[row] == CALL_UNSEEN) {
 		/* Two threads may both write it; readers take either. */
+		uint64_t mask = sys_block_signals();
+
 		write_name(t, row);
+		sys_restore_signals(mask);
 		p->mode[row] = CALL_RECORD;
 	}
 	return t;
@@ -457,29 +469,32 @@ static struct thread_state *enter(unsigned row)
 
 struct thread_state *ingero_enter_slow(unsigned row)
 {
-	struct thread_state *t;
+	struct thread_state *t = ingero_tls.state;
 
 	if (!ingero_process_ready())
 		return NULL;
-	if (ingero_tls.busy) {
+	if (ingero_tls.busy || (t->slot && !t->open)) {
 		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
 		return NULL;
 	}
 	ingero_tls.busy++;
+	if (t->slot)
+		call_close(t);
 	t = enter(row);
+	if (ingero_tls.state->slot)
+		call_open(ingero_tls.state);
 	ingero_tls.busy--;
 	return t;
 }
 
-bool ingero_make_room(struct thread_state *t, unsigned row)
+struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint32_t depth)
 {
-	bool room = false;
+	uint64_t mask;
 
-	if (ingero_tls.busy || !ingero_process_ready()) {
-		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
-		return false;
-	}
+	if (!ingero_process_ready())
+		return NULL;
 	ingero_tls.busy++;
+	mask = sys_block_signals();
 	if (!t->slot)
 		t = attach(); /* a fork happened inside the call */
 	if (t) {
@@ -496,12 +511,32 @@ bool ingero_make_room(struct thread_state *t, unsigned row)
 		}
 		if (t->pos >= t->limit)
 			write_out(t);
-		room = true;
+		t->depth = depth;
 	} else {
 		ingero_count_loss(INGERO_LOSS_NO_SLOT, 1);
 	}
+	sys_restore_signals(mask);
 	ingero_tls.busy--;
-	return room;
+	return t;
+}
+
+/*
+ * A signal handler on a stack of its own may look as if the call it interrupted
+ * were gone; that call puts its depth back when it ends.
+ */
+uint32_t ingero_calls_around(struct thread_state *t, uintptr_t frame)
+{
+	uint32_t depth = t->depth;
+
+	while (depth) {
+		uint32_t i = (depth < INGERO_INFLIGHT_DEPTH ? depth : INGERO_INFLIGHT_DEPTH) - 1;
+
+		if (t->frame[i] > frame)
+			break;
+		__atomic_store_n(&t->slot->inflight[i].func, 0, __ATOMIC_RELAXED);
+		depth = i;
+	}
+	return depth;
 }
 
 /* At exit: other threads may still run, so only what is safe from here. */

@@ -7,19 +7,29 @@
 #ifndef INGERO_PRELOAD_TRACED_CALL_H
 #define INGERO_PRELOAD_TRACED_CALL_H
 
-#include <time.h>
 #include <x86intrin.h>
 
 #include "preload/shim.h"
 
 static inline uint64_t ingero_ticks(void)
 {
-	struct timespec now;
+	return likely(ingero_use_tsc) ? __rdtsc() : ingero_monotonic_ns();
+}
 
-	if (likely(ingero_use_tsc))
-		return __rdtsc();
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+/*
+ * `open` is zero while this thread's recorder writes, so a signal handler's
+ * call within those stores is counted and not recorded over them.
+ */
+static inline void call_close(struct thread_state *t)
+{
+	t->open = 0;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void call_open(struct thread_state *t)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	t->open = 1;
 }
 
 /* NULL: the call is not recorded (left out, counted as lost, or no session). */
@@ -27,22 +37,32 @@ static inline struct thread_state *call_enter(unsigned row)
 {
 	struct thread_state *t = ingero_tls.state;
 
-	if (unlikely(ingero_process->mode[row] != CALL_RECORD || !t->slot || ingero_tls.busy))
+	if (unlikely(ingero_process->mode[row] != CALL_RECORD || !t->open))
 		return ingero_enter_slow(row);
 	return t;
 }
 
-/* Publishes the call in flight; returns its start. */
-static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_state *t, unsigned row)
+/*
+ * Publishes the call in flight; returns its start. `frame` is the stack
+ * address where the wrapper was entered: a call that longjmp or an exception
+ * left has a frame at or below it, and is not around this one.
+ */
+static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_state *t,
+								unsigned row, uintptr_t frame,
+								uint32_t *outer)
 {
 	uint32_t depth = t->depth;
 	uint64_t start;
 
+	if (unlikely(depth))
+		depth = ingero_calls_around(t, frame);
+	*outer = depth;
 	t->depth = depth + 1;
 	start = ingero_ticks();
 	if (likely(depth < INGERO_INFLIGHT_DEPTH)) {
 		struct ingero_inflight *in = &t->slot->inflight[depth];
 
+		t->frame[depth] = frame;
 		in->start_ticks = start;
 		__atomic_store_n(&in->func, row + 1, __ATOMIC_RELEASE);
 	}
@@ -58,15 +78,15 @@ static inline __attribute__((always_inline)) void call_end(struct thread_state *
 			    unsigned words, const __u64 *word)
 {
 	uint64_t end = ingero_ticks();
-	uint64_t duration = end - start;
-	struct ingero_call *call;
-	uint32_t size = (uint32_t)sizeof(*call) + 8 * words;
+	const uint32_t size = (uint32_t)sizeof(struct ingero_call) + 8 * words;
+	__u64 *to;
 
+	call_close(t);
 	t->depth = depth;
 	if (unlikely(t->pos >= t->limit || end >= t->next_cold)) {
-		if (!ingero_make_room(t, row))
+		t = ingero_make_room(t, row, depth);
+		if (!t)
 			return;
-		t = ingero_tls.state;
 	}
 	if (depth < INGERO_INFLIGHT_DEPTH)
 		__atomic_store_n(&t->slot->inflight[depth].func, 0, __ATOMIC_RELAXED);
@@ -82,21 +102,24 @@ static inline __attribute__((always_inline)) void call_end(struct thread_state *
 			t->first_inside = false;
 		}
 	}
-	call = (struct ingero_call *)(t->records + t->pos);
-	call->r.kind = INGERO_RECORD_CALL;
-	call->r.flags = (__u8)flags;
-	call->r.size8 = (__u16)(size / 8);
-	call->func = (__u16)(row + 1);
-	call->result = (__u16)(result > 0xffff ? 0xffff : result);
-	call->start_ticks = start;
-	call->duration_lo = (__u32)duration;
-	call->duration_hi = (__u16)(duration >> 32);
-	call->depth = (__u8)depth;
-	call->reserved = 0;
+	/* struct ingero_call, as three stores; layout asserted below. */
+	to = (__u64 *)(t->records + t->pos);
+	to[0] = INGERO_RECORD_CALL | (__u64)(flags & 0xff) << 8 | (__u64)(size / 8) << 16 |
+		(__u64)(row + 1) << 32 | (__u64)(result > 0xffff ? 0xffff : result) << 48;
+	to[1] = start;
+	to[2] = ((end - start) & 0xffffffffffff) | (__u64)(depth & 0xff) << 48;
 	for (unsigned i = 0; i < words; i++)
-		((__u64 *)(call + 1))[i] = word[i];
+		to[3 + i] = word[i];
 	t->pos += size;
 	__atomic_store_n(&t->slot->cursor, t->sequence | t->pos, __ATOMIC_RELEASE);
+	call_open(t);
 }
+
+_Static_assert(offsetof(struct ingero_call, func) == 4 &&
+	       offsetof(struct ingero_call, result) == 6 &&
+	       offsetof(struct ingero_call, start_ticks) == 8 &&
+	       offsetof(struct ingero_call, duration_lo) == 16 &&
+	       offsetof(struct ingero_call, duration_hi) == 20 &&
+	       offsetof(struct ingero_call, depth) == 22, "call_end stores it in words");
 
 #endif /* INGERO_PRELOAD_TRACED_CALL_H */

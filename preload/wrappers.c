@@ -152,14 +152,12 @@ enum {
 
 static struct cell cells[API_ROWS_MAX];
 
-/* The word that names the stream; no stream's value where there is none. */
-static inline __u64 stream_of(unsigned row, const __u64 *word, unsigned words)
-{
-	for (unsigned i = 0; i < words; i++)
-		if (ingero_api[row].words[i] == INGERO_WORD_STREAM)
-			return word[i];
-	return ~0ULL;
-}
+/* The stack address just above the return address; below the caller's frame. */
+#ifdef __clang__
+#define FRAME() ((uintptr_t)__builtin_frame_address(0) + 16)
+#else
+#define FRAME() ((uintptr_t)__builtin_dwarf_cfa())
+#endif
 
 #define WRAPPER(tag, sym, ret, n, kinds, cls, dir, nw, words, then)                    \
 	static ret wrap_##sym(DECL##n kinds)                                           \
@@ -167,24 +165,26 @@ static inline __u64 stream_of(unsigned row, const __u64 *word, unsigned words)
 		enum { row = row_##tag##_##sym };                                      \
 		uintptr_t caller = (uintptr_t)__builtin_return_address(0);             \
 		struct cell *cell = &cells[row];                                       \
-		ret (*real)(DECL##n kinds) = cell->real;                               \
+		ret (*real)(DECL##n kinds);                                            \
 		struct thread_state *t = NULL;                                         \
 		uint64_t start = 0;                                                    \
 		uint32_t depth = 0;                                                    \
 		unsigned status = 0;                                                   \
 		HOLD_##ret;                                                            \
                                                                                        \
-		if (unlikely(caller - cell->low >= cell->span)) {                      \
+		/* span is written last and read first. */                             \
+		uintptr_t span = __atomic_load_n(&cell->span, __ATOMIC_ACQUIRE);       \
+		if (unlikely(caller - cell->low >= span)) {                            \
 			real = ingero_resolve(THIS_GROUP, row, cell, caller);          \
 			if (!real)                                                     \
 				NO_REAL_##ret;                                         \
+		} else {                                                               \
+			real = cell->real;                                             \
 		}                                                                      \
 		if (INGERO_CLASS_##cls != INGERO_CLASS_REGISTER) {                     \
 			t = call_enter(row);                                           \
-			if (likely(t != NULL)) {                                       \
-				depth = t->depth;                                      \
-				start = call_begin(t, row);                            \
-			}                                                              \
+			if (likely(t != NULL))                                         \
+				start = call_begin(t, row, FRAME(), &depth);           \
 		}                                                                      \
 		RESULT_##ret(real(PASS##n));                                           \
 		const bool ok = status == 0;                                           \
@@ -192,9 +192,8 @@ static inline __u64 stream_of(unsigned row, const __u64 *word, unsigned words)
 			const __u64 word[] = { EXPRS##nw words };                      \
 			unsigned flags = (dir) << INGERO_CALL_DIRECTION_SHIFT;         \
                                                                                        \
-			if (nw && unlikely(ingero_process->captures) &&                \
-			    ingero_is_captured(stream_of(row, word, nw)))              \
-				flags |= INGERO_CALL_CAPTURED;                         \
+			if (nw && unlikely(ingero_process->captures))                  \
+				flags |= ingero_captured(row, word, nw);               \
 			call_end(t, row, INGERO_CLASS_##cls, depth, start, status,     \
 				 flags, nw, word);                                     \
 		}                                                                      \
