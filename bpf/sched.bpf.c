@@ -191,10 +191,37 @@ static __always_inline int store_wake(struct task_struct *task,
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
+/*
+ * Kernel threads that do nothing but carry interrupts: whom they wake, a
+ * device or a timer woke. The count tells of softirqs in ksoftirqd, but not
+ * with PREEMPT_RT; the stack tells of none of these.
+ */
+#define COMM4(a, b, c, d) \
+	((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
+#define COMM8(s) \
+	(COMM4(s[0], s[1], s[2], s[3]) | \
+	 (u64)COMM4(s[4], s[5], s[6], s[7]) << 32)
+
+static __always_inline bool carries_interrupts(struct task_struct *waker)
+{
+	union {
+		char text[8];
+		u32 half;
+		u64 word;
+	} comm;
+
+	if (!(waker->flags & PF_KTHREAD) ||
+	    bpf_core_read(comm.text, sizeof(comm.text), &waker->comm))
+		return false;
+	return comm.half == COMM4('i', 'r', 'q', '/') ||
+	       comm.word == COMM8("ksoftirq") || comm.word == COMM8("ktimers/");
+}
+
 static __always_inline u16 context_by_count(struct task_struct *waker,
 					    int count)
 {
-	if (!waker->pid || (count & (PREEMPT_HARDIRQ_NMI | PREEMPT_SOFTIRQ)))
+	if (!waker->pid || (count & (PREEMPT_HARDIRQ_NMI | PREEMPT_SOFTIRQ)) ||
+	    carries_interrupts(waker))
 		return INGERO_WAKE_IRQ;
 	return 0;
 }
@@ -239,7 +266,8 @@ static __always_inline u16 context_by_stack(struct task_struct *waker)
 {
 	struct pt_regs *regs;
 
-	if (!waker->pid || stack_depth(waker) >= THREAD_SIZE)
+	if (!waker->pid || stack_depth(waker) >= THREAD_SIZE ||
+	    carries_interrupts(waker))
 		return INGERO_WAKE_IRQ;
 	if (waker->flags & PF_KTHREAD)
 		return 0;
