@@ -163,9 +163,7 @@ static bool loader_ready(void)
 	if (!real_dlopen || !real_dlclose || !real_dlerror || !ingero_real_dlvsym || !libc_dlsym)
 		return false;
 	/* The program's look-ups go on to another interposer behind us; ours do not. */
-	next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-	if (!next)
-		next = ingero_real_dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+	next = libc_dlsym(RTLD_NEXT, "dlsym");
 	if (next)
 		ingero_real_dlsym = (void *(*)(void *, const char *))next;
 	real_dlerror();
@@ -337,6 +335,31 @@ static bool module_exports(void *p, const char *name)
 	return (uintptr_t)found >= m.low && (uintptr_t)found < m.high;
 }
 
+/*
+ * What a reference under `node` binds to behind the shim. The loader takes an
+ * interposer's definition without version for it; dlvsym does not.
+ */
+static void *next_of(const char *name, const char *node)
+{
+	void *p = look_up(RTLD_NEXT, name, node), *plain, *handle;
+	struct module m;
+
+	if (!node)
+		return p;
+	plain = look_up(RTLD_NEXT, name, NULL);
+	if (!plain || plain == p)
+		return p;
+	find_module((uintptr_t)plain, &m);
+	handle = m.found ? open_loaded(m.name) : NULL;
+	if (!handle)
+		return p;
+	for (enum group g = GROUP_RT11; g < GROUPS; g++)
+		if (look_up(handle, name, nodes[g]) == plain)
+			plain = p; /* another major's, or reached through its library */
+	real_dlclose(handle);
+	return plain;
+}
+
 /* The library of a remembered function stays loaded. */
 static void pin(enum group group, void *p)
 {
@@ -357,7 +380,9 @@ static void *real_of(struct copy *copy, unsigned row)
 
 	if (p || !copy->handle)
 		return p;
-	if (nodes[copy->group])
+	if (copy->handle == RTLD_NEXT)
+		p = next_of(name, nodes[copy->group]);
+	else if (nodes[copy->group])
 		p = look_up(copy->handle, name, nodes[copy->group]);
 	if (!p)
 		p = look_up(copy->handle, name, NULL);
@@ -455,7 +480,7 @@ static const char *anchor_of(enum group group)
 static struct copy *choose_copy(enum group group, unsigned row, const struct module *m, bool global)
 {
 	const char *name = ingero_api[row].name, *node = nodes[group];
-	void *handle = NULL, *p = global ? look_up(RTLD_NEXT, name, node) : NULL;
+	void *handle = NULL, *p = global ? next_of(name, node) : NULL;
 	struct copy *copy = NULL;
 
 	/*

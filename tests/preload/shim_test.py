@@ -55,6 +55,10 @@ class ShimTest(unittest.TestCase):
         self.check_sound(streams[0])
         return streams[0]
 
+    def one_file(self):
+        s, = self.streams()
+        return s
+
     def check_sound(self, s):
         self.assertEqual(s.torn, 0)
         self.assertFalse([c for c in s.calls if c.name.startswith("?")])
@@ -308,7 +312,62 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
     def test_errno_is_unchanged(self):
         self.client("errno", 20000)
 
+    def test_longjmp_out_of_a_call(self):
+        self.run_with([f"{BIN}/interposed_client", "jump"])
+        s = self.one()
+        self.assertEqual([(c.name, c.depth) for c in s.calls],
+                         [("cudaMalloc", 0)] * 3 +
+                         [("cudaDeviceSynchronize", 1),
+                          ("cudaLaunchHostFunc", 0)])
+        self.assertEqual(s.inflight, [])
+
+    # ---- other interposers ---------------------------------------------
+
+    def test_other_interposers_are_called_once_per_call(self):
+        other = f"{LIB}/interposer.so"
+        client = f"{BIN}/interposed_client"
+        bare = self.run_with([client], shim=False, env={"LD_PRELOAD": other})
+        self.assertEqual(bare.stdout, "1000 1010\n")
+        for order in ([other, SHIM], [SHIM, other]):
+            done = self.run_with([client],
+                                 env={"LD_PRELOAD": ":".join(order)})
+            self.assertEqual(done.stdout, bare.stdout, order)
+            s = self.one()
+            self.assertEqual(collections.Counter(c.name for c in s.calls),
+                             {"cudaMalloc": 1010, "cudaFree": 2})
+            self.assertTrue(all(c.depth == 0 for c in s.calls))
+            os.unlink(s.path)
+
+    def test_allocator_that_makes_cuda_calls(self):
+        other = f"{LIB}/malloc_interposer.so"
+        for order in ([other, SHIM], [SHIM, other]):
+            done = subprocess.run(
+                [f"{BIN}/interposed_client"], stdout=subprocess.PIPE, timeout=5,
+                env={"LD_PRELOAD": ":".join(order), "INGERO_DIR": self.dir})
+            self.assertEqual(done.returncode, 0)
+            s = self.one()
+            made = int(done.stdout)
+            names = collections.Counter(c.name for c in s.calls)
+            self.assertEqual(names["cudaMalloc"], 10)
+            # printf may allocate after the count was taken
+            self.assertGreaterEqual(
+                names["cudaDeviceSynchronize"] + sum(s.lost.values()), made - 8)
+            self.assertGreater(names["cudaDeviceSynchronize"], 0)
+            os.unlink(s.path)
+
     # ---- choices -------------------------------------------------------
+
+    def test_clock_without_the_tsc(self):
+        self.client("linked", 1000, env={"INGERO_CLOCK": "monotonic"})
+        s = self.one()
+        self.assertEqual(s.clock, 2)
+        for _, ticks, ns in s.knots:
+            self.assertEqual(ticks, ns)
+        self.assertTrue(all(s.mono <= c.start <= s.mono + 120 * 10**9
+                            for c in s.calls))
+        done = self.client("linked", 1, env={"INGERO_CLOCK": "sundial"})
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("INGERO_CLOCK", done.stderr)
 
     def test_getters_are_left_out_and_counted(self):
         self.client("getter", 1000)
@@ -374,6 +433,21 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
             self.assertEqual(len(self.sizes(s.calls)) + s.lost.get(2, 0), 40)
         finally:
             subprocess.run(["umount", small])
+
+    def test_file_size_limit_is_a_counted_loss(self):
+        for kib in (1, 100, 256):
+            done = self.run_with(["sh", "-c", f"ulimit -f {2 * kib}; exec "
+                                  f"{BIN}/shim_client linked 20000"])
+            self.assertEqual(done.returncode, 0)
+            if kib < 64:
+                self.assertEqual(self.streams(), [])
+                continue
+            s = self.one_file()
+            self.assertEqual(s.torn, 0)
+            self.assertEqual(len(self.sizes(s.calls)) + sum(s.lost.values()),
+                             20000)
+            self.assertGreater(sum(s.lost.values()), 0)
+            os.unlink(s.path)
 
     def test_removed_file_is_not_written_elsewhere(self):
         code = ("import ctypes, os, glob; r = ctypes.CDLL('libcudart.so.12');"
