@@ -95,9 +95,24 @@ BENCHMARK(Bare11)->Iterations(kCalls)->Repetitions(5);
 BENCHMARK(RdtscPair11)->Iterations(kCalls)->Repetitions(5);
 BENCHMARK(Shim11)->Iterations(kCalls)->Repetitions(5);
 
+// --count WHICH N: that many calls and nothing else, for counting instructions
+// (shim_instructions.sh).
+int Count(const std::string& which, long n) {
+  if (which == "bare5" || which == "shim5") {
+    auto* f = which == "bare5" ? bare_5 : cudaMemcpyAsync;
+    for (long i = 0; i < n; ++i) benchmark::DoNotOptimize(Call5(f));
+  } else {
+    auto* f = which == "bare11" ? bare_11 : cuLaunchKernel;
+    for (long i = 0; i < n; ++i) benchmark::DoNotOptimize(Call11(f));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "--count")
+    return Count(argv[2], std::stol(argv[3]));
   std::string dir;
   if (!getenv("LD_PRELOAD")) {
     dir = "/dev/shm/ingero-shim-bench-" + std::to_string(getpid());

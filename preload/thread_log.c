@@ -432,16 +432,25 @@ static void skip(struct thread_state *t)
 		ingero_fold_skipped(t);
 }
 
+static uint8_t mode_of(unsigned row)
+{
+	return __atomic_load_n(&ingero_process->mode[row], __ATOMIC_RELAXED);
+}
+
+static void set_mode(unsigned row, enum call_mode mode)
+{
+	__atomic_store_n(&ingero_process->mode[row], (uint8_t)mode, __ATOMIC_RELAXED);
+}
+
 static struct thread_state *enter(unsigned row)
 {
-	struct process *p = ingero_process;
 	struct thread_state *t = ingero_tls.state;
 	unsigned func_class = ingero_api[row].func_class;
 
-	if (p->mode[row] == CALL_UNSEEN && !ingero_wants(func_class))
-		p->mode[row] = CALL_SKIP;
+	if (mode_of(row) == CALL_UNSEEN && !ingero_wants(func_class))
+		set_mode(row, CALL_SKIP);
 	/* A look-up alone does not begin a stream. */
-	if (p->mode[row] == CALL_SKIP || (func_class == INGERO_CLASS_RESOLVE && !t->slot)) {
+	if (mode_of(row) == CALL_SKIP || (func_class == INGERO_CLASS_RESOLVE && !t->slot)) {
 		skip(t);
 		return NULL;
 	}
@@ -456,13 +465,13 @@ static struct thread_state *enter(unsigned row)
 			return NULL;
 		}
 	}
-	if (p->mode[row] == CALL_UNSEEN) {
+	if (mode_of(row) == CALL_UNSEEN) {
 		/* Two threads may both write it; readers take either. */
 		uint64_t mask = sys_block_signals();
 
 		write_name(t, row);
 		sys_restore_signals(mask);
-		p->mode[row] = CALL_RECORD;
+		set_mode(row, CALL_RECORD);
 	}
 	return t;
 }
@@ -505,9 +514,9 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 			ingero_emit_coverage(t);
 			ingero_fold_skipped(t);
 		}
-		if (ingero_process->mode[row] == CALL_UNSEEN) {
+		if (mode_of(row) == CALL_UNSEEN) {
 			write_name(t, row);
-			ingero_process->mode[row] = CALL_RECORD;
+			set_mode(row, CALL_RECORD);
 		}
 		if (t->pos >= t->limit)
 			write_out(t);

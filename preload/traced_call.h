@@ -37,7 +37,8 @@ static inline struct thread_state *call_enter(unsigned row)
 {
 	struct thread_state *t = ingero_tls.state;
 
-	if (unlikely(ingero_process->mode[row] != CALL_RECORD || !t->open))
+	if (unlikely(__atomic_load_n(&ingero_process->mode[row], __ATOMIC_RELAXED) != CALL_RECORD ||
+		     !t->open))
 		return ingero_enter_slow(row);
 	return t;
 }

@@ -189,6 +189,34 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
         self.assertEqual(bare.stdout, with_shim.stdout)
         self.assertIn("cuInit", [c.name for c in self.one().calls])
 
+    def test_static_runtime_of_nvcc_enters_through_the_driver(self):
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        if not os.access(nvcc, os.X_OK):
+            self.skipTest("nvcc is not installed")
+        if not os.path.exists(f"{FAKES}/libcuda.so.1"):
+            self.skipTest("tests/fakes is not built")
+        source = os.path.join(self.dir, "static.cu")
+        with open(source, "w") as f:
+            f.write("#include <cstdio>\n"
+                    "__global__ void k(int* p) { *p = 1; }\n"
+                    "int main() { int* p = nullptr;\n"
+                    "  printf(\"%d \", (int)cudaMalloc(&p, 64));\n"
+                    "  k<<<1, 1>>>(p);\n"
+                    "  printf(\"%d\\n\", (int)cudaGetLastError()); }\n")
+        program = os.path.join(self.dir, "static")
+        subprocess.run([nvcc, "-o", program, source], check=True)
+        env = {"LD_LIBRARY_PATH": FAKES}
+        # The real runtime wants the driver's hidden tables: a clean failure.
+        bare = self.run_with([program], shim=False, env=env).stdout
+        self.assertNotEqual(bare.split()[0], "0")
+        self.assertEqual(self.run_with([program], env=env).stdout, bare)
+        s = self.one()
+        ways = {way: count for way, count, _ in s.coverage}
+        self.assertEqual(ways["DLSYM"], 1)
+        self.assertGreater(ways["PROC_ADDRESS"], 300)
+        self.assertIn("cuInit", [c.name for c in s.calls])
+        self.assertTrue(all(c.layer == 2 for c in s.calls))
+
     # ---- whose real function -------------------------------------------
 
     def same_routing(self, program, *plug_ins, calls):
@@ -321,6 +349,33 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
                           ("cudaLaunchHostFunc", 0)])
         self.assertEqual(s.inflight, [])
 
+    def test_forked_child_has_its_error_recorded(self):
+        if not os.path.exists(f"{FAKES}/libcudart.so.13"):
+            self.skipTest("tests/fakes is not built")
+        code = """
+import ctypes, os
+r = ctypes.CDLL('libcudart.so.13')
+p = ctypes.c_void_p()
+print(r.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(64)), flush=True)
+child = os.fork()
+if child == 0:
+    result = r.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(65))
+    os._exit(result)
+print(child, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        done = self.run_with([sys.executable, "-c", code],
+                             env={"LD_LIBRARY_PATH": FAKES})
+        ok, child, error = map(int, done.stdout.split())
+        self.assertEqual((ok, error), (0, 3))
+        by_pid = {s.pid: s for s in self.streams()}
+        self.assertEqual(len(by_pid), 2)
+        mine = [(c.name, c.result) for c in by_pid.pop(child).calls
+                if c.name == "cudaMalloc"]
+        self.assertEqual(mine, [("cudaMalloc", 3)])
+        parent, = by_pid.values()
+        self.assertEqual([c.result for c in parent.calls
+                          if c.name == "cudaMalloc"], [0])
+
     # ---- other interposers ---------------------------------------------
 
     def test_other_interposers_are_called_once_per_call(self):
@@ -365,6 +420,13 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
             self.assertEqual(ticks, ns)
         self.assertTrue(all(s.mono <= c.start <= s.mono + 120 * 10**9
                             for c in s.calls))
+        ingero = os.path.join(os.path.dirname(SHIM), "..", "bin", "ingero")
+        if os.path.exists(ingero):
+            store = os.path.join(self.dir, "store")
+            self.run_with([ingero, "merge", "--dir", self.dir, "-o", store],
+                          shim=False)
+            dump = self.run_with([ingero, "dump", store], shim=False).stdout
+            self.assertEqual(len(re.findall("cudaMalloc", dump)) // 1000, 1)
         done = self.client("linked", 1, env={"INGERO_CLOCK": "sundial"})
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertIn("INGERO_CLOCK", done.stderr)
