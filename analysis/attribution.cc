@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "analysis/critical_path.h"
@@ -17,11 +18,6 @@
 
 namespace ingero::analysis {
 namespace {
-
-// Invariants hold in release builds too: a wrong sum must never be printed.
-void Check(bool condition, const char* what) {
-  if (!condition) CheckFailed(__FILE__, __LINE__, what);
-}
 
 // Where a window longer than asked may begin, to start at a keyframe.
 constexpr int64_t kKeyframeStretch = 8;
@@ -131,7 +127,6 @@ struct Checkpoint {
 
 // A call that crosses a border, its newer parts summed.
 struct PartialSplit {
-  Ns begin;
   CallSplit split;
   std::vector<std::pair<ThreadIndex, Ns>> holders;
 };
@@ -142,7 +137,10 @@ struct ProcessWork {
   Ns last_end;
   ThreadIndex last_thread = kNone;
   std::vector<DeviceWork> devices;
-  std::map<std::pair<ThreadIndex, uint8_t>, PartialSplit> partial;
+  // Damaged streams have calls that overlap at one depth, so all that tells
+  // two apart is in the key.
+  using PartialKey = std::tuple<ThreadIndex, Ns, Ns, FuncIndex, uint8_t>;
+  std::map<PartialKey, PartialSplit> partial;
 };
 
 bool Starved(FeedState s) { return s != FeedState::kBusy; }
@@ -164,8 +162,8 @@ class Attributor {
         walker_(trace, &timelines_),
         submits_(trace.threads().size(), 0) {}
 
-  void Run() {
-    if (trace_.span().empty()) return;
+  Impossible Run() {
+    if (trace_.span().empty()) return impossible_;
     std::vector<ProcessWork> work;
     for (ProcessIndex p = 0; p < trace_.processes().size(); ++p) {
       const Process& process = trace_.processes()[p];
@@ -195,9 +193,11 @@ class Attributor {
       for (DeviceWork& d : w.devices) {
         d.feed.Flush();
         d.path.Flush();
-        Check(d.total == Interval{d.begin, d.end}.length(),
-              "feed intervals do not partition the feeding span");
+        if (d.begin < d.end && d.total != Interval{d.begin, d.end}.length())
+          ++impossible_.feeds;
       }
+    impossible_.switches = timelines_.disordered();
+    return impossible_;
   }
 
  private:
@@ -206,6 +206,16 @@ class Attributor {
     Interval w{borders_[i], borders_[i + 1]};
     if (i + 2 == borders_.size()) w.end += Ns(1);
     return w;
+  }
+
+  // False: the call is left out.
+  bool Sane(Ns* newest, Call* call) const {
+    if (call->begin < *newest || call->func >= traits_.size() ||
+        call->thread >= submits_.size())
+      return false;
+    *newest = call->begin;
+    call->end = std::max(call->end, call->begin);
+    return true;
   }
 
   void Forward(ProcessWork* w) {
@@ -225,7 +235,12 @@ class Attributor {
     auto cursor = trace_.Calls(
         w->process, {trace_.span().begin, trace_.span().end + Ns(1)});
     Call call;
+    Ns newest{INT64_MIN};
     while (cursor->Next(&call)) {
+      if (!Sane(&newest, &call)) {
+        ++impossible_.calls;
+        continue;
+      }
       size_t at = window;
       while (at + 2 < borders_.size() && call.begin >= borders_[at + 1]) ++at;
       if (w->checkpoints.empty()) {
@@ -259,7 +274,9 @@ class Attributor {
     Call call;
     pieces_.clear();
     FeedingModel& model = start->model;
+    Ns newest{INT64_MIN};
     while (cursor->Next(&call)) {
+      if (!Sane(&newest, &call)) continue;
       calls_here_.push_back(call);
       model.OnCall(call, &pieces_);
     }
@@ -328,13 +345,12 @@ class Attributor {
       const Interval range = Interval{call.begin, call.end}.Clip(window);
       const bool begins_here = i >= open;
       const bool ends_here = call.end <= window.end;
-      const auto key = std::make_pair(call.thread, call.depth);
+      const auto key = std::make_tuple(call.thread, call.begin, call.end,
+                                       call.func, call.depth);
       PartialSplit part;
-      part.begin = call.begin;
       if (!ends_here) {
         auto it = newer.find(key);
-        if (it != newer.end() && it->second.begin == call.begin)
-          part = it->second;
+        if (it != newer.end()) part = it->second;
       }
       CallSplit& s = part.split;
       s.begin = call.begin;
@@ -352,10 +368,13 @@ class Attributor {
           longest = time;
           s.holder = holder;
         }
-      Check(s.running + s.runnable + s.sleeping + s.io + s.unknown ==
-                std::max(Ns(0), std::min(call.end, trace_.span().end + Ns(1)) -
-                                    call.begin),
-            "the parts of a call do not sum to its duration");
+      const Ns length = std::max(
+          Ns(0), std::min(call.end, trace_.span().end + Ns(1)) - call.begin);
+      if (s.running + s.runnable + s.sleeping + s.io + s.unknown != length) {
+        ++impossible_.splits;
+        s.running = s.runnable = s.sleeping = s.io = Ns(0);
+        s.unknown = length;
+      }
       const bool not_recorded =
           s.unknown == call.end - call.begin &&
           timelines_.UnknownBefore(call.end).begin <= call.begin;
@@ -430,18 +449,20 @@ class Attributor {
   std::vector<uint8_t> submits_;
   std::vector<Call> calls_here_;
   std::vector<FeedPiece> pieces_;
+  Impossible impossible_;
 };
 
 }  // namespace
 
-void Attribute(const TraceSource& trace, AttributionSink* sink,
-               const Progress& progress, const AttributeOptions& options) {
-  Attributor(trace, sink, progress, options).Run();
+Impossible Attribute(const TraceSource& trace, AttributionSink* sink,
+                     const Progress& progress,
+                     const AttributeOptions& options) {
+  return Attributor(trace, sink, progress, options).Run();
 }
 
-void Attribute(const TraceSource& trace, AttributionSink* sink,
-               const Progress& progress) {
-  Attribute(trace, sink, progress, AttributeOptions());
+Impossible Attribute(const TraceSource& trace, AttributionSink* sink,
+                     const Progress& progress) {
+  return Attribute(trace, sink, progress, AttributeOptions());
 }
 
 }  // namespace ingero::analysis

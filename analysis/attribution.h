@@ -10,7 +10,8 @@
 // there, down to the interval's begin. Every nanosecond lands on exactly one
 // PathCell; what cannot be known lands on kUnknown.
 //
-// Invariants (asserted on every fixture and in release builds):
+// Invariants (asserted on every fixture; in release builds too, where input
+// that cannot be true is counted and never stops a merge):
 //  (1) per process, feed intervals partition [first submission, last event].
 //  (2) the ns of the path cells of one starved interval sum to its length.
 //  (3) the parts of a call's split sum to its duration.
@@ -130,11 +131,20 @@ struct AttributeOptions {
   bool exact_window = false;
 };
 
+// Rows that cannot be true (a damaged stream): left out or marked unknown.
+struct Impossible {
+  uint64_t calls = 0;     // out of order, or of no known thread or function
+  uint64_t splits = 0;    // parts do not sum: all unknown
+  uint64_t feeds = 0;     // devices whose feed intervals do not partition
+  uint64_t switches = 0;  // out of order
+  uint64_t total() const { return calls + splits + feeds + switches; }
+};
+
 // Reads the whole trace and reports everything to `sink`.
-void Attribute(const TraceSource& trace, AttributionSink* sink,
-               const Progress& progress, const AttributeOptions& options);
-void Attribute(const TraceSource& trace, AttributionSink* sink,
-               const Progress& progress);
+Impossible Attribute(const TraceSource& trace, AttributionSink* sink,
+                     const Progress& progress, const AttributeOptions& options);
+Impossible Attribute(const TraceSource& trace, AttributionSink* sink,
+                     const Progress& progress);
 
 }  // namespace ingero::analysis
 

@@ -116,11 +116,19 @@ void Timelines::Load(Interval window) {
       for (const StateAt& s : states) {
         // Older states are from before a loss: perhaps no longer true.
         if (s.thread >= now_.size() || s.since < known_begin_) continue;
-        now_[s.thread] = {s.since, s.state, s.cpu, s.syscall};
+        const Ns since = std::min(s.since, at);
+        now_[s.thread] = {since, s.state, s.cpu, s.syscall};
         if (s.state != ThreadState::kRunning) continue;
         // Any other CPU is idle, or runs a thread that never switched.
-        Cpu(s.cpu).now = {s.since, s.thread, false, false};
-        Cpu(s.cpu).known = true;
+        CpuState& c = Cpu(s.cpu);
+        if (c.known) {  // two threads on it: the older was left unseen
+          const ThreadIndex older =
+              c.now.begin <= since ? c.now.thread : s.thread;
+          now_[older].state = ThreadState::kUnknown;
+          if (older == s.thread) continue;
+        }
+        c.now = {since, s.thread, false, false};
+        c.known = true;
       }
     }
   }
@@ -137,14 +145,53 @@ void Timelines::Load(Interval window) {
     while (stretch_ + 1 < known_.size() && t >= known_[stretch_ + 1].begin)
       EnterStretch(stretch_ + 1, emit);
   };
+  Ns last_t{INT64_MIN};
   while (cursor->Next(&s)) {
     ++switches_read_;
+    if (s.t < last_t) {
+      s.t = last_t;
+      ++disordered_;
+    }
+    last_t = s.t;
     if (!emit && s.t >= window.begin) begin_emit();
     advance(s.t);
     if (known_[stretch_].Contains(s.t)) Apply(s, emit);
   }
   if (!emit) begin_emit();
   advance(window.end - Ns(1));
+  BreakChainsIntoNewer();
+}
+
+void Timelines::Forget(ThreadIndex thread) {
+  now_[thread].state = ThreadState::kUnknown;
+  if (head_[thread] != kNone)
+    nodes_[head_[thread]].segment.state = ThreadState::kUnknown;
+}
+
+void Timelines::BreakChain(CpuState* cpu, bool emit) {
+  const ThreadIndex held = cpu->now.thread;
+  if (held < now_.size() && now_[held].state == ThreadState::kRunning &&
+      &Cpu(now_[held].cpu) == cpu)
+    Forget(held);
+  cpu->now.thread = kNone;
+  cpu->now.idle = false;
+  if (emit && !cpu->segments.empty()) cpu->segments.back() = cpu->now;
+}
+
+// The first row of a CPU in the newer windows may not follow its last one here.
+void Timelines::BreakChainsIntoNewer() {
+  for (CpuState& c : cpus_) {
+    const CpuState::First& next = c.seen_in_window ? c.tail : c.first;
+    if (!c.known || next.stretch != stretch_ || next.thread == c.now.thread)
+      continue;
+    BreakChain(&c, true);
+    if (next.thread >= now_.size()) continue;
+    Carry& carry = switched_in_[next.thread] == window_number_
+                       ? tail_[next.thread]
+                       : carry_[next.thread];
+    if (carry.kind == Carry::kStops && &Cpu(carry.cpu) == &c)
+      carry.unseen_start = true;
+  }
 }
 
 void Timelines::EnterStretch(uint32_t stretch, bool emit) {
@@ -178,6 +225,7 @@ Timelines::Node& Timelines::Head(ThreadIndex thread) {
 
 void Timelines::Change(ThreadIndex thread, ThreadState state, Ns t,
                        uint16_t cpu, int16_t syscall, bool emit) {
+  t = std::max(t, now_[thread].since);  // segments stay sorted
   if (emit) {
     Node& head = Head(thread);
     head.segment.end = t;
@@ -213,18 +261,25 @@ void Timelines::Infer(ThreadIndex thread, ThreadState state, uint16_t cpu) {
 
 void Timelines::Apply(const Switch& s, bool emit) {
   CpuState& cpu = Cpu(s.cpu);
+  const ThreadIndex prev =
+      s.prev_idle || s.prev >= now_.size() ? kNone : s.prev;
+  const bool broken = cpu.known && cpu.now.thread != prev;
+  if (broken) BreakChain(&cpu, emit);
   if (emit && !cpu.known) {
-    const CpuSegment before{known_begin_, s.prev_idle ? kNone : s.prev,
-                            s.prev_idle, false};
+    CpuSegment before{known_begin_, prev, s.prev_idle, false};
+    // It was seen to stop elsewhere, so when it came here is not known.
+    if (prev != kNone && !NeverSeen(now_[prev]) &&
+        now_[prev].state != ThreadState::kRunning)
+      before.thread = kNone;
     if (!cpu.segments.empty() && cpu.segments.back().unseen)
       cpu.segments.back() = before;
     else if (cpu.segments.empty())
       cpu.segments.push_back(before);
-    if (!cpu.seen_in_window) cpu.first = {before.thread, stretch_};
   }
+  if (emit && !cpu.seen_in_window) cpu.first = {prev, stretch_};
   if (emit) cpu.seen_in_window = true;
 
-  if (s.prev != kNone && !s.prev_idle && s.prev < now_.size()) {
+  if (prev != kNone) {
     if (emit) {
       Carry c;
       c.kind = Carry::kStops;
@@ -232,21 +287,21 @@ void Timelines::Apply(const Switch& s, bool emit) {
       c.t = s.t;
       c.pages = s.prev_pages;
       c.cpu = s.cpu;
-      Touch(s.prev, c);
+      c.unseen_start = broken;
+      Touch(prev, c);
     }
-    Now& now = now_[s.prev];
-    if (NeverSeen(now))
+    Now& now = now_[prev];
+    if (NeverSeen(now) && !broken)
       // It was not seen to start since recording began: it ran all along.
-      Infer(s.prev, ThreadState::kRunning, s.cpu);
-    if (now.state != ThreadState::kRunning || now.cpu != s.cpu) {
-      // Its start was lost. It ran at the earliest since the CPU's last known
-      // switch; the lost stretch itself is marked unknown by its loss.
-      const Ns begin =
-          std::max({now.since, cpu.known ? cpu.now.begin : known_begin_});
-      Change(s.prev, ThreadState::kRunning, begin, s.cpu, -1, emit);
+      Infer(prev, ThreadState::kRunning, s.cpu);
+    if (broken || now.state != ThreadState::kRunning || now.cpu != s.cpu) {
+      // It stopped running here, and was not seen to start: asleep, waiting
+      // or running since it was last seen, nobody knows for how long each.
+      Forget(prev);
+    } else if (emit) {
+      Head(prev).segment.pages = s.prev_pages;
     }
-    if (emit) Head(s.prev).segment.pages = s.prev_pages;
-    Change(s.prev, s.prev_state, s.t, s.cpu, s.prev_syscall, emit);
+    Change(prev, s.prev_state, s.t, s.cpu, s.prev_syscall, emit);
   }
 
   if (s.next != kNone && !s.next_idle && s.next < now_.size()) {
@@ -263,6 +318,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
       Touch(s.next, c);
     }
     Now& now = now_[s.next];
+    if (now.state == ThreadState::kRunning) Forget(s.next);  // unseen stop
     if (NeverSeen(now) && s.wake)
       // Not seen since recording began, then woken: it slept all along.
       Infer(s.next, ThreadState::kSleeping, s.cpu);
@@ -281,7 +337,8 @@ void Timelines::Apply(const Switch& s, bool emit) {
   }
 
   cpu.known = true;
-  cpu.now = {s.t, s.next_idle ? kNone : s.next, s.next_idle, false};
+  cpu.now = {s.t, s.next_idle || s.next >= now_.size() ? kNone : s.next,
+             s.next_idle, false};
   if (emit) cpu.segments.push_back(cpu.now);
 }
 
@@ -291,16 +348,20 @@ void Timelines::AppendTail(const Now& now, const Carry& carry,
   Segment& last = out->back();
   if (carry.stretch != stretch_) return;  // a loss lies between
   if (carry.kind == Carry::kStops) {
-    if (NeverSeen(now)) {
+    if (NeverSeen(now) && !carry.unseen_start) {
       last.state = ThreadState::kRunning;
       last.begin = known_begin_;
       last.cpu = carry.cpu;
     }
-    if (last.state == ThreadState::kRunning) {
+    if (last.state == ThreadState::kRunning && !carry.unseen_start &&
+        last.cpu == carry.cpu) {
       last.end = carry.t;
       last.pages = carry.pages;
+    } else {
+      last.state = ThreadState::kUnknown;
     }
   } else if (carry.kind == Carry::kStarts) {
+    if (last.state == ThreadState::kRunning) last.state = ThreadState::kUnknown;
     if (NeverSeen(now) && carry.has_wake) {
       last.state = ThreadState::kSleeping;
       last.begin = known_begin_;

@@ -9,6 +9,11 @@
 // the window loaded before ("carry"), so that the answer is the same for any
 // choice of windows.
 //
+// Some switches are hidden from every recorder (a virtual machine hides its own
+// agent's): the row of a CPU then begins with another thread than the row
+// before ended with. What the two threads did from when they were last seen is
+// unknown, as is who held the CPU; nothing else is.
+//
 // Units:      times are Ns, intervals half-open.
 // Memory:     one window's switches; arenas are reused.
 // Invariants: (1) segments of a thread are sorted and do not overlap.
@@ -92,6 +97,8 @@ class Timelines {
   bool has_kernel() const { return !known_.empty(); }
 
   uint64_t switches_read() const { return switches_read_; }
+  // Rows out of order, which no recorder writes: taken at the time before.
+  uint64_t disordered() const { return disordered_; }
 
  private:
   struct Now {
@@ -105,6 +112,7 @@ class Timelines {
     enum Kind : uint8_t { kNothing, kStops, kStarts } kind = kNothing;
     uint32_t stretch = 0;  // index into known_
     bool has_wake = false, irq = false;
+    bool unseen_start = false;  // kStops: its CPU's row before tells another
     uint16_t cpu = 0;
     ThreadIndex waker = kNone;
     Ns t;  // of the switch
@@ -119,7 +127,7 @@ class Timelines {
     bool known = false;  // a switch or a keyframe told who runs
     bool seen_in_window = false;
     CpuSegment now;
-    // Carry: who ran before the first known switch, in that known stretch.
+    // Carry: who ran before the first switch, in that known stretch.
     // For older windows, and (tail) as the newer ones left it for this one.
     struct First {
       ThreadIndex thread = kNone;
@@ -140,6 +148,11 @@ class Timelines {
   bool NeverSeen(const Now& now) const {
     return now.state == ThreadState::kUnknown && now.since <= known_begin_;
   }
+  // What it does since it was last seen is not known after all.
+  void Forget(ThreadIndex thread);
+  // Switches between the CPU's last row and the next one were not seen.
+  void BreakChain(CpuState* cpu, bool emit);
+  void BreakChainsIntoNewer();
   void Infer(ThreadIndex thread, ThreadState state, uint16_t cpu);
   void Flatten(ThreadIndex thread);
   void AppendTail(const Now& now, const Carry& carry,
@@ -173,7 +186,7 @@ class Timelines {
   std::vector<ThreadIndex> flat_threads_;
   std::vector<Flat> flats_;
   size_t flats_used_ = 0;
-  uint64_t switches_read_ = 0;
+  uint64_t switches_read_ = 0, disordered_ = 0;
 };
 
 }  // namespace ingero::analysis

@@ -18,7 +18,9 @@ using namespace analysis;  // NOLINT: builds values of these types
 
 class Machine {
  public:
-  explicit Machine(uint32_t seed) : random_(seed) {}
+  // `hides`: some switches of one thread are seen by no recorder.
+  explicit Machine(uint32_t seed, bool hides = false)
+      : random_(seed), hides_(hides) {}
 
   MemoryTrace Make() {
     trace_.span_value = {Ns(5'000'000), Ns(400'000'000 + Random(99'999'999))};
@@ -45,6 +47,68 @@ class Machine {
       if (trace_.process_list[trace_.thread_list[t].process].has_cuda)
         Calls(t, trace_.span_value, 0);
     trace_.Sort();
+    return trace_;
+  }
+
+  // Rows that cannot be true, as a damaged stream may hold them.
+  MemoryTrace MakeImpossible() {
+    Make();
+    for (uint32_t i = 0; i < 200 && !trace_.calls.empty(); ++i) {
+      const auto n = static_cast<uint32_t>(trace_.calls.size() - 1);
+      Call c = trace_.calls[Random(n)];
+      switch (Random(4)) {
+        case 0:  // two of one thread at one depth at one time
+          c.begin = c.begin + Step();
+          c.end = c.end + Step() * (1 + Random(30));
+          break;
+        case 1:
+          c.end = c.begin - Step();
+          break;
+        case 2:
+          c.func = Random(1) ? kNone : c.func;
+          c.thread = Random(1) ? kNone : c.thread;
+          break;
+        case 3:
+          c.depth = static_cast<uint8_t>(Random(255));
+          break;
+        case 4:
+          break;  // the same twice
+      }
+      trace_.calls.push_back(c);
+    }
+    const auto threads = static_cast<uint32_t>(trace_.thread_list.size());
+    for (uint32_t i = 0; i < 300 && !trace_.switches.empty(); ++i) {
+      Switch& s = trace_.switches[Random(
+          static_cast<uint32_t>(trace_.switches.size() - 1))];
+      switch (Random(4)) {
+        case 0:
+          s.next = Random(threads + 2);  // runs on two CPUs, or is nobody
+          break;
+        case 1:
+          s.prev = Random(threads + 2);
+          break;
+        case 2:
+          s.wake = s.t + Step() * 4;
+          break;
+        case 3:
+          s.wake = Ns(0);
+          break;
+        case 4:
+          s.waker = threads + 7;
+          break;
+      }
+    }
+    trace_.Sort();
+    for (uint32_t i = 0; i < 20 && !trace_.switches.empty(); ++i) {
+      Switch& s = trace_.switches[Random(
+          static_cast<uint32_t>(trace_.switches.size() - 1))];
+      s.t = s.t - Step() * 8;  // time goes backward
+    }
+    for (uint32_t i = 0; i < 20 && !trace_.calls.empty(); ++i) {
+      Call& c =
+          trace_.calls[Random(static_cast<uint32_t>(trace_.calls.size() - 1))];
+      c.begin = c.begin - Step() * 8;
+    }
     return trace_;
   }
 
@@ -183,6 +247,7 @@ class Machine {
       }
       running[cpu] = next;
       if (!Recorded(t)) continue;
+      if (hides_ && (prev == 1 || next == 1) && Random(1)) continue;
       trace_.switches.push_back(s);
       if (prev != kNone)
         known[prev] = StateAt{prev, s.prev_state, t, s.cpu, s.prev_syscall};
@@ -220,6 +285,7 @@ class Machine {
   }
 
   std::mt19937 random_;
+  bool hides_;
   MemoryTrace trace_;
 };
 
@@ -241,6 +307,35 @@ TEST_P(AttributionPropertyTest, SumsHoldAndWindowsDoNotMatter) {
   }
   SCOPED_TRACE("windows at keyframes");
   ExpectSame(whole, RunAttribution(trace, kMillisecond * 30, false));
+}
+
+TEST_P(AttributionPropertyTest, HiddenSwitches) {
+  const MemoryTrace trace = Machine(GetParam(), /*hides=*/true).Make();
+  const Attributed whole = RunAttribution(trace, kSecond * 10, /*exact=*/true);
+  ExpectInvariants(trace, whole);
+  if (!trace.keyframes.empty()) return;
+  for (int64_t ms : {10, 50, 110}) {
+    SCOPED_TRACE("window of " + std::to_string(ms) + " ms");
+    ExpectSame(whole, RunAttribution(trace, kMillisecond * ms, true));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(AttributionPropertyTest, ImpossibleInputIsCountedAndNeverStops) {
+  const MemoryTrace trace = Machine(GetParam()).MakeImpossible();
+  for (int64_t ms : {10, 50, 10'000}) {
+    Attributed out;
+    AttributeOptions options;
+    options.window = kMillisecond * ms;
+    options.exact_window = true;
+    const Impossible found = Attribute(trace, &out, nullptr, options);
+    EXPECT_GT(found.calls, 0u);
+    Ns starved, path;
+    for (const FeedInterval& f : out.feeds)
+      if (f.state != FeedState::kBusy) starved += f.time;
+    for (const PathCell& c : out.paths) path += c.time;
+    EXPECT_EQ(starved, path);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AttributionPropertyTest,

@@ -133,6 +133,34 @@ TEST(TimelinesTest, LossesAndTimeWithoutAKernelStreamAreUnknown) {
   EXPECT_FALSE(t.UnknownBefore(Ms(101)).empty());
 }
 
+TEST(TimelinesTest, UnseenSwitchesMakeTheirThreadsUnknownAndNothingElse) {
+  // On CPU 0, 2 ran from 20 ms on; 1, asleep since 10 ms, is seen to stop at
+  // 60 ms: who started it, and when, was hidden.
+  const MemoryTrace trace = Parse(
+      "switch 5ms cpu=1 idle>3 R wake=4ms irq\n"
+      "switch 10ms cpu=0 1>idle S syscall=0\n"
+      "switch 20ms cpu=0 idle>2 R wake=20ms irq\n"
+      "switch 60ms cpu=0 1>idle S syscall=0\n"
+      "switch 90ms cpu=0 idle>2 R wake=80ms irq\n");
+  for (const bool split : {false, true}) {
+    Timelines t(trace);
+    if (split) t.Load({Ms(50), Ms(100)});
+    t.Load({Ns(0), split ? Ms(50) : Ms(100)});
+    EXPECT_EQ(t.Before(0, Ms(5))->state, ThreadState::kRunning);
+    EXPECT_EQ(t.Before(0, Ms(40))->state, ThreadState::kUnknown);
+    EXPECT_EQ(t.Before(1, Ms(40))->state, ThreadState::kUnknown);
+    EXPECT_EQ(t.Before(2, Ms(40))->state, ThreadState::kRunning);
+    t.ForHolders(0, {Ms(20), Ms(40)}, [](const CpuSegment& s, Interval) {
+      EXPECT_EQ(s.thread, kNone);
+    });
+    if (split) continue;
+    EXPECT_EQ(t.Before(0, Ms(70))->state, ThreadState::kSleeping);
+    EXPECT_EQ(t.Before(1, Ms(70))->state, ThreadState::kUnknown);
+    EXPECT_EQ(t.Before(1, Ms(85))->state, ThreadState::kRunnable);
+    EXPECT_EQ(t.Before(1, Ms(95))->state, ThreadState::kRunning);
+  }
+}
+
 TEST(TimelinesTest, SecondKernelSpanStartsWithoutMemory) {
   MemoryTrace trace = Parse(
       "switch 10ms cpu=0 1>2 S\n"

@@ -81,7 +81,9 @@ std::unique_ptr<Cursor<Call>> MemoryTrace::Calls(ProcessIndex process,
   auto it = std::lower_bound(calls.begin(), calls.end(), window.begin,
                              [](const Call& c, Ns t) { return c.begin < t; });
   for (; it != calls.end() && it->begin < window.end; ++it)
-    if (thread_list[it->thread].process == process) rows.push_back(*it);
+    if (it->thread >= thread_list.size() ||  // a damaged row may be anyone's
+        thread_list[it->thread].process == process)
+      rows.push_back(*it);
   return std::make_unique<VectorCursor<Call>>(std::move(rows));
 }
 
