@@ -103,12 +103,15 @@ static inline __attribute__((always_inline)) void call_end(struct thread_state *
 			t->first_inside = false;
 		}
 	}
-	/* struct ingero_call, as three stores; layout asserted below. */
+	/*
+	 * struct ingero_call, as three stores; layout asserted below. Flags fit
+	 * their byte; a depth beyond 255 spills into `reserved`.
+	 */
 	to = (__u64 *)(t->records + t->pos);
-	to[0] = INGERO_RECORD_CALL | (__u64)(flags & 0xff) << 8 | (__u64)(size / 8) << 16 |
+	to[0] = INGERO_RECORD_CALL | (__u64)flags << 8 | (__u64)(size / 8) << 16 |
 		(__u64)(row + 1) << 32 | (__u64)(result > 0xffff ? 0xffff : result) << 48;
 	to[1] = start;
-	to[2] = ((end - start) & 0xffffffffffff) | (__u64)(depth & 0xff) << 48;
+	to[2] = ((end - start) & 0xffffffffffff) | (__u64)depth << 48;
 	for (unsigned i = 0; i < words; i++)
 		to[3 + i] = word[i];
 	t->pos += size;

@@ -193,7 +193,9 @@ static struct cell cells[API_ROWS_MAX];
 			unsigned flags = (dir) << INGERO_CALL_DIRECTION_SHIFT;         \
                                                                                        \
 			if (nw && unlikely(ingero_process->captures))                  \
-				flags |= ingero_captured(row, word, nw);               \
+				/* Its own array: `word` then needs no memory. */      \
+				flags |= ingero_captured(                              \
+					row, (const __u64[]){ EXPRS##nw words }, nw);  \
 			call_end(t, row, INGERO_CLASS_##cls, depth, start, status,     \
 				 flags, nw, word);                                     \
 		}                                                                      \
