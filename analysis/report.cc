@@ -85,6 +85,9 @@ class Builder {
     report_.operations = std::move(summaries.operations);
     report_.activities = std::move(summaries.activities);
     if (options_.pid) {
+      std::erase_if(report_.facts.coverage, [&](const CoverageFact& c) {
+        return c.process != kNone && !Wanted(c.process);
+      });
       std::erase_if(report_.operations,
                     [&](const Operation& o) { return !Wanted(o.process); });
       std::erase_if(report_.activities, [&](const ProcessActivity& a) {
@@ -162,9 +165,10 @@ class Builder {
       if (w == nullptr) {
         w = &work_.emplace_back();
         w->facts.process = f.process;
-        w->facts.span = f.span;  // sorted: the longest comes first
-        w->facts.busy = f.known_busy;
       }
+      // Paths are of all devices, so their base is too.
+      w->facts.span += f.span;
+      w->facts.busy += f.known_busy;
     }
     bool kernel = false;
     for (Interval span : source_.trace().kernel_spans())
@@ -423,6 +427,10 @@ class Builder {
       Severity severity = Severity::kInfo;
       if (known >= kLowShare) {
         severity = SeverityOf(known);
+        // Much more may have been lost: that is worth a look, not an alarm.
+        if (all >= kPossibleLow && busy < kBacklogBusy &&
+            w.facts.gpu_utilization < kBacklogBusy)
+          severity = std::max(severity, Severity::kMedium);
       } else if (all >= kPossibleLow && busy < kBacklogBusy) {
         // Nothing is proved: never more than MEDIUM, and that only where the
         // GPU was hardly ever known to be busy.
@@ -446,6 +454,7 @@ class Builder {
       f.pid = pid;
       f.lost = t.known;
       f.lost_at_most = t.total();
+      f.base = w.facts.span;
       f.windows = Windows(t);
       f.confidence = known < kLowShare                  ? Confidence::kLow
                      : unexplained || !report_.complete ? Confidence::kMedium
@@ -528,6 +537,7 @@ class Builder {
     f.cause = "gpu-bound";
     f.pid = report_.processes[w.facts.process].pid;
     f.id = f.cause + "/" + std::to_string(f.pid);
+    f.base = w.facts.span;
     f.severity = Severity::kInfo;
     f.claim =
         "GPU-bound, not starved: " + context.ProcessName(w.facts.process) +
@@ -626,7 +636,14 @@ class Builder {
                 "to judge.";
       return;
     }
-    const Feeding& f = report_.feeding.front();
+    Feeding f = report_.feeding.front();
+    for (size_t i = 1; i < report_.feeding.size(); ++i) {
+      const Feeding& other = report_.feeding[i];
+      if (other.process != f.process) continue;
+      f.span += other.span;
+      f.idle_at_least += other.idle_at_least;
+      f.idle_at_most += other.idle_at_most;
+    }
     ProcessFacts facts;
     facts.process = f.process;
     const Context context(report_, facts);
@@ -643,7 +660,7 @@ class Builder {
     }
     std::string text = "GPU starved " + FormatDuration(f.idle_at_least) +
                        " of " + FormatDuration(f.span);
-    if (f.idle_at_most > f.idle_at_least)
+    if (FormatDuration(f.idle_at_most) != FormatDuration(f.idle_at_least))
       text = "GPU starved at least " + FormatDuration(f.idle_at_least) +
              " and at most " + FormatDuration(f.idle_at_most) + " of " +
              FormatDuration(f.span);

@@ -56,8 +56,9 @@ struct Finding {
   Severity severity = Severity::kInfo;
   std::string claim;  // one or two sentences with numbers
   uint32_t pid = 0;
-  Ns lost;                        // known starved time attributed to this cause
-  Ns lost_at_most;                // plus what may have been starved
+  Ns lost;          // known starved time attributed to this cause
+  Ns lost_at_most;  // plus what may have been starved
+  Ns base;  // GPU span of the process, over its devices: what `lost` is of
   std::vector<Interval> windows;  // where it happened, folded, longest first
   std::vector<TimelineLine> timeline;
   std::vector<Culprit> culprits;
@@ -114,6 +115,12 @@ struct Summaries {
   std::vector<ProcessActivity> activities;  // role empty
 };
 
+// How the calls of a process were seen, as a sentence.
+struct CoverageFact {
+  ProcessIndex process = kNone;  // kNone: about the recording as a whole
+  std::string text;
+};
+
 // Facts about the recording that the analysis only passes on.
 struct TraceFacts {
   std::string host, boot_id, tool_version, store_path;
@@ -123,9 +130,9 @@ struct TraceFacts {
   Ns page_cost;                             // per page, 0 = not measured
   uint64_t events = 0;
   Ns tracing_cost;  // time the collectors took from the program
-  std::vector<std::string> streams;   // one sentence each
-  std::vector<std::string> coverage;  // one sentence each
-  std::vector<std::string> missing;   // what was not recorded, and so ...
+  std::vector<std::string> streams;  // one sentence each
+  std::vector<CoverageFact> coverage;
+  std::vector<std::string> missing;  // what was not recorded, and so ...
 };
 
 struct Report {

@@ -253,6 +253,8 @@ Status TraceReader::Load() {
 Status TraceReader::LoadLosses() {
   auto rows = Cursor(loss_table::kSchema, file_->Table(loss_table::kSchema.id),
                      {Ns(INT64_MIN), Ns(INT64_MAX)});
+  // (loss, process) -> newest of them in losses_
+  std::map<std::pair<uint64_t, ProcessIndex>, size_t> newest;
   while (rows->Next()) {
     const auto row = rows->row();
     const LossInfo* info = FindLoss(row[loss_table::kLoss]);
@@ -276,15 +278,18 @@ Status TraceReader::LoadLosses() {
         loss.process = streams_[stream].process;
       }
     }
-    // The companion writes a row a CPU and drain: one line a loss is enough.
-    const bool joins = !losses_.empty() && losses_.back().id == loss.id &&
-                       losses_.back().process == loss.process &&
-                       loss.range.begin <= losses_.back().range.end;
-    if (joins) {
-      Loss& last = losses_.back();
-      last.range.end = std::max(last.range.end, loss.range.end);
-      last.count += loss.count;
+    // A row a CPU and drain or second is too much to read: one line a loss.
+    // Where data were lost, only what touches; a notice may have gaps.
+    const auto [last, first_of_it] = newest.try_emplace(
+        {row[loss_table::kLoss], loss.process}, losses_.size());
+    const Ns slack = loss.severity >= 2 ? Ns(0) : Ns(10 * kSecondNs);
+    Loss* joins = first_of_it ? nullptr : &losses_[last->second];
+    if (joins != nullptr && joins->kernel_side == loss.kernel_side &&
+        loss.range.begin <= joins->range.end + slack) {
+      joins->range.end = std::max(joins->range.end, loss.range.end);
+      joins->count += loss.count;
     } else {
+      last->second = losses_.size();
       losses_.push_back(std::move(loss));
     }
   }
@@ -817,7 +822,11 @@ TraceFacts TraceReader::facts() const {
             w.runtime = true;
           break;
         case INGERO_WAY_ESCAPED:
-          w.escaped.push_back(rows.texts[r]);
+          // Every program asks for these; they are left alone by design
+          // (docs/formats.md) and no call of interest goes through them.
+          if (rows.texts[r] != "cuGetExportTable" &&
+              rows.texts[r].rfind("cuEGLStream", 0) != 0)
+            w.escaped.push_back(rows.texts[r]);
           break;
       }
     }
@@ -853,7 +862,7 @@ TraceFacts TraceReader::facts() const {
       text += "; static runtime: yes, its calls appear at driver level";
     else if (runtime || w.runtime)
       text += "; static runtime: no";
-    f.coverage.push_back(text);
+    f.coverage.push_back({p, text});
     if (!w.escaped.empty()) {
       text = fmt::format("{}/{} was handed {} function{} unwrapped: ",
                          processes_[p].name, processes_[p].pid,
@@ -861,7 +870,7 @@ TraceFacts TraceReader::facts() const {
       for (size_t i = 0; i < std::min<size_t>(5, w.escaped.size()); ++i)
         text += (i == 0 ? "" : ", ") + w.escaped[i];
       if (w.escaped.size() > 5) text += ", ...";
-      f.coverage.push_back(text);
+      f.coverage.push_back({p, text});
     }
   }
 

@@ -104,6 +104,9 @@ Json Trace(const Report& report) {
                       {"process", Identity(report, loss.process)},
                       {"begin_ns", loss.range.begin.value},
                       {"end_ns", loss.range.end.value}});
+  Json coverage = Array();
+  for (const analysis::CoverageFact& c : facts.coverage)
+    coverage.push_back(c.text);
   return {{"host", facts.host},
           {"boot_id", facts.boot_id},
           {"tool_version", facts.tool_version},
@@ -115,7 +118,7 @@ Json Trace(const Report& report) {
           {"cpus", facts.cpus},
           {"events", facts.events},
           {"streams", facts.streams},
-          {"coverage", facts.coverage},
+          {"coverage", coverage},
           {"missing", facts.missing},
           {"losses", losses},
           {"clock_error_ns", facts.clock_error.value},

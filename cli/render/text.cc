@@ -278,7 +278,10 @@ class TextReport {
         text = fmt::format("{}: {}", Short(f.process), text);
       Fact(fmt::format("GPU {}", f.device), text);
     }
-    Facts("Coverage", facts.coverage);
+    std::vector<std::string> coverage;
+    for (const analysis::CoverageFact& c : facts.coverage)
+      coverage.push_back(c.text);
+    Facts("Coverage", coverage);
     Facts(Toned(Tone::kYellow, "Missing"), facts.missing);
     Losses();
     std::string cost;
@@ -352,9 +355,9 @@ class TextReport {
         0, 2);
     if (f.lost > Ns(0) || f.lost_at_most > Ns(0))
       Item("Lost time",
-           fmt::format("{} of {} ({})", FromTo(f.lost, f.lost_at_most),
-                       FormatDuration(r_.window.length()),
-                       FormatPercent(f.lost, r_.window.length())));
+           fmt::format("{} of {} of GPU use ({})",
+                       FromTo(f.lost, f.lost_at_most), FormatDuration(f.base),
+                       FormatPercent(f.lost, f.base)));
     Where(f);
     std::string_view label = "Timeline";
     for (const analysis::TimelineLine& line : f.timeline) {

@@ -87,8 +87,9 @@ Report Oversubscribed() {
   r.span = r.window = Window(0, 43'300);
   r.facts = Facts();
   r.facts.coverage = {
-      "CUDA calls of 1 process and scheduling of all CPUs cover the whole "
-      "time."};
+      {kNone,
+       "CUDA calls of 1 process and scheduling of all CPUs cover the whole "
+       "time."}};
   r.processes = {
       MakeProcess(2254, "python3", "python3 benchmark.py --workers 4"),
       MakeProcess(2255, "pt_data_worker", "python3 benchmark.py --workers 4",

@@ -598,7 +598,7 @@ TEST(Merge, SaysWhatIsMissing) {
   ASSERT_EQ(facts.missing.size(), 1u);
   EXPECT_NE(facts.missing[0].find("no kernel stream"), std::string::npos);
   ASSERT_EQ(facts.coverage.size(), 1u);
-  EXPECT_EQ(facts.coverage[0],
+  EXPECT_EQ(facts.coverage[0].text,
             "runtime calls of python3/10 seen through dlsym and "
             "cuGetProcAddress; static runtime: no");
   ASSERT_EQ(facts.streams.size(), 1u);
