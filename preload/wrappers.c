@@ -44,6 +44,9 @@
 #define PLACE(p, offset) place_of(ok, p, offset)
 #define PER_THREAD(s) ((s) ? (__u64)(uintptr_t)(s) : 2)
 
+/* No group uses all of them. */
+#define HELPER static inline __attribute__((unused))
+
 #define UNKNOWN INGERO_COPY_UNKNOWN
 #define H2D INGERO_COPY_H2D
 #define D2H INGERO_COPY_D2H
@@ -53,7 +56,7 @@
 #define KIND(k) direction_of_kind((unsigned)(k))
 #define SPACES(p, from, to) direction_of_spaces(FIELD32(p, from), FIELD32(p, to))
 
-static inline __u64 part_of(const void *p, unsigned offset)
+HELPER __u64 part_of(const void *p, unsigned offset)
 {
 	__u64 part;
 
@@ -61,14 +64,14 @@ static inline __u64 part_of(const void *p, unsigned offset)
 	return part;
 }
 
-static inline __u64 grid_blocks(bool ok, const void *p)
+HELPER __u64 grid_blocks(bool ok, const void *p)
 {
 	const __u32 *d = p;
 
 	return ok && d ? (__u64)d[0] * d[1] * d[2] : 0;
 }
 
-static inline __u64 sum_of(bool ok, const void *p, __u64 n)
+HELPER __u64 sum_of(bool ok, const void *p, __u64 n)
 {
 	const __u64 *sizes = p;
 	__u64 sum = 0;
@@ -80,14 +83,14 @@ static inline __u64 sum_of(bool ok, const void *p, __u64 n)
 }
 
 /* A memory type (1 = host), then, at +8, the host and device addresses. */
-static inline __u64 place_of(bool ok, const void *p, unsigned offset)
+HELPER __u64 place_of(bool ok, const void *p, unsigned offset)
 {
 	if (FIELD32(p, offset) == 3)
 		return 0; /* an array has no address */
 	return FIELD32(p, offset) == 1 ? FIELD(p, offset + 8) : FIELD(p, offset + 16);
 }
 
-static inline unsigned direction_of_kind(unsigned kind)
+HELPER unsigned direction_of_kind(unsigned kind)
 {
 	static const __u8 of[] = { INGERO_COPY_H2H, INGERO_COPY_H2D, INGERO_COPY_D2H,
 				   INGERO_COPY_D2D, INGERO_COPY_DEFAULT };
@@ -95,7 +98,7 @@ static inline unsigned direction_of_kind(unsigned kind)
 	return kind < sizeof(of) ? of[kind] : UNKNOWN;
 }
 
-static inline unsigned direction_of_spaces(unsigned from, unsigned to)
+HELPER unsigned direction_of_spaces(unsigned from, unsigned to)
 {
 	if (from == 0 || to == 0)
 		return UNKNOWN;

@@ -87,9 +87,11 @@ static void fork_in_callback(void *data) {
   *child = fork();
 }
 
+static volatile long handled;
 static void on_signal(int number) {
   (void)number;
   malloc_calls(1, 1);
+  handled++;
 }
 
 int main(int argc, char **argv) {
@@ -216,6 +218,7 @@ int main(int argc, char **argv) {
     ualarm(50, 50);
     malloc_calls(0, n);
     ualarm(0, 0);
+    printf("%ld\n", handled);
   } else if (strcmp(mode, "exec") == 0) {
     malloc_calls(0, 10);
     execl(argv[0], argv[0], "linked", "10", (char *)NULL);

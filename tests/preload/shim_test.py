@@ -320,12 +320,12 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
                          [900, 901, 902, 903, 910, 911])
 
     def test_calls_from_a_signal_handler(self):
-        self.client("signal", 300000)
+        handled = int(self.client("signal", 200000).stdout)
         s = self.one()
-        made = [b for b in self.sizes(s.calls) if b == 1]
-        lost = sum(s.lost.values())
-        self.assertGreaterEqual(len(self.sizes(s.calls)) + lost, 300000)
-        self.assertTrue(made)
+        self.assertGreater(handled, 100)
+        # Recorded or counted: none overwritten between its stores.
+        self.assertEqual(len(self.sizes(s.calls)) + sum(s.lost.values()),
+                         200000 + handled)
 
     def test_full_blocks_are_written_out_in_order(self):
         self.client("linked", 20000)
