@@ -13,7 +13,10 @@ namespace {
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.state == ThreadState::kRunning && context.IsOwn(cell.thread) &&
-                 !cell.submits && cell.reason == Reason::kHostCode
+                 !cell.submits && cell.reason == Reason::kHostCode &&
+                 // Ahead of a copy it prepared the data: in-process-loading.
+                 !context.Before(cell.ended_by, CallClass::kCopy,
+                                 CallClass::kCopyAsync)
              ? left
              : Ns(0);
 }

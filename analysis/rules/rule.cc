@@ -89,8 +89,15 @@ std::string Context::Share(Ns time) const {
 }
 
 std::string Context::Lost(const Tally& tally) const {
-  return tally.known > Ns(0) ? Share(tally.known)
-                             : "at most " + Share(tally.possible);
+  if (tally.known <= Ns(0)) return "at most " + Share(tally.possible);
+  // A small possible part would only make the sentence longer.
+  if (tally.possible.value < tally.known.value / 20) return Share(tally.known);
+  const std::string least = FormatPercent(tally.known, facts.span);
+  const std::string most = FormatPercent(tally.total(), facts.span);
+  return "at least " + FormatDuration(tally.known) + " and at most " +
+         FormatDuration(tally.total()) + " (" +
+         (least == most ? least : least + " to " + most) + " of the " +
+         FormatDuration(facts.span) + " of GPU use)";
 }
 
 std::string Context::Top(const std::map<ThreadIndex, Ns>& by, size_t count,

@@ -24,8 +24,8 @@ namespace ingero::analysis {
 // One starved process, before the rules are asked.
 struct ProcessFacts {
   ProcessIndex process = kNone;
-  Ns span;      // longest feeding span of its devices in the window
-  Ns busy;      // known, of that device
+  Ns span;      // feeding spans of its devices in the window, summed
+  Ns busy;      // known, of the same
   Ns known;     // starved for certain: path cells of certainty kKnown
   Ns possible;  // path cells of certainty kPossible
   std::set<ProcessIndex> on_path;  // processes that the path runs through
@@ -76,7 +76,8 @@ class Context {
   // The largest few by time: "a 61 %, b 20 %".
   std::string Top(const std::map<ThreadIndex, Ns>& by, size_t count,
                   Ns whole) const;
-  // "at least 31 s" or, where nothing is known for certain, "at most 31 s".
+  // "31 s (...)", "at most 31 s (...)" where nothing is known for certain, "at
+  // least 31 s and at most 35 s (...)" where both are.
   std::string Lost(const Tally& tally) const;
 
   const Report& report;

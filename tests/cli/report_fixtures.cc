@@ -150,6 +150,7 @@ Report Oversubscribed() {
   found.pid = 2254;
   found.lost = Ms(31'000);
   found.lost_at_most = Ms(31'600);
+  found.base = Ms(43'100);
   found.windows = {Window(120, 22'000), Window(22'400, 43'000)};
   found.timeline = {
       {TimelineLine::Layer::kSystem, Ms(120),
@@ -190,6 +191,7 @@ Report Oversubscribed() {
   copies.claim = "8,400 copies from pageable memory held the host for 210 ms.";
   copies.pid = 2254;
   copies.lost = copies.lost_at_most = Ms(210);
+  copies.base = Ms(43'100);
   copies.coverage = "complete";
   r.findings = {found, copies};
   r.not_evaluated = {{"gpu-throttled", "no GPU samples were recorded"},
