@@ -375,9 +375,9 @@ class Attributor {
         s.running = s.runnable = s.sleeping = s.io = Ns(0);
         s.unknown = length;
       }
-      const bool not_recorded =
-          s.unknown == call.end - call.begin &&
-          timelines_.UnknownBefore(call.end).begin <= call.begin;
+      const Interval gap = timelines_.UnknownBefore(call.end);
+      const bool not_recorded = s.unknown == call.end - call.begin &&
+                                !gap.empty() && gap.begin <= call.begin;
       if (s.running != call.end - call.begin && !not_recorded)
         sink_->OnSplit(s);
     }
