@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/tables.h"
 #include "merge/row_cursor.h"
@@ -57,6 +58,8 @@ class Timelines {
   }
 
   Status OnSwitch(std::span<const uint64_t> row, uint16_t cpu);
+  // `thread` came to `cpu` at or before `t` and left it unseen.
+  void Forget(ThreadIndex thread, uint16_t cpu, int64_t t);
   // Pages of a thread that does not switch.
   Status OnPages(ThreadIndex thread, int64_t t, uint64_t pages) {
     INGERO_RETURN_IF_ERROR(Advance(t));
@@ -73,6 +76,7 @@ class Timelines {
   struct State {
     ThreadState state = ThreadState::kUnknown;
     bool dirty = false;
+    bool lost = false;  // kUnknown: it was known, until a switch was not seen
     uint16_t cpu = 0;
     uint32_t syscall = 0;  // plus 1
     int64_t since = 0;
@@ -235,16 +239,18 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     lives_->Seen(thread, Ns(t));
     {
       const State before = At(thread);
-      // Not seen coming: it ran at least since it was made.
-      if (before.state == ThreadState::kRunning)
+      // Not seen coming: it ran at least since it was made; or, where it was
+      // off the CPU, for a time that is not known, so nothing is claimed.
+      if (before.state == ThreadState::kRunning && before.cpu == cpu)
         INGERO_RETURN_IF_ERROR(
             AddSpan(thread, ThreadState::kRunning, before.since, t));
-      else if (before.state == ThreadState::kUnknown)
+      else if (before.state == ThreadState::kUnknown && !before.lost)
         INGERO_RETURN_IF_ERROR(
             AddSpan(thread, ThreadState::kRunning, Known(thread), t));
     }
     State& s = Dirty(thread);
     s.state = StateAfter(flags, row[kPrevState]);
+    s.lost = false;
     s.since = t;
     s.cpu = cpu;
     s.syscall = static_cast<uint32_t>(row[kPrevSyscall]);
@@ -269,14 +275,15 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     const State before = At(thread);
     int64_t since = before.since;
     ThreadState state = before.state;
-    if (state == ThreadState::kUnknown) {
+    if (state == ThreadState::kUnknown && !before.lost) {
       // Its first switch: it was asleep if something woke it.
       since = Known(thread);
       state = row[kWakeT] != 0 && !(flags & INGERO_WAKE_NEW)
                   ? ThreadState::kSleeping
                   : ThreadState::kRunnable;
     }
-    if (state != ThreadState::kRunning && state != ThreadState::kDead) {
+    if (state != ThreadState::kRunning && state != ThreadState::kDead &&
+        state != ThreadState::kUnknown) {
       int64_t wake = since;
       if (state != ThreadState::kRunnable) {
         wake = row[kWakeT] == 0 ? t : static_cast<int64_t>(row[kWakeT]);
@@ -293,6 +300,7 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     }
     State& s = At(thread);
     s.state = ThreadState::kRunning;
+    s.lost = false;
     s.since = t;
     s.cpu = cpu;
     s.syscall = 0;
@@ -300,9 +308,17 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
   return {};
 }
 
+void Timelines::Forget(ThreadIndex thread, uint16_t cpu, int64_t t) {
+  State& s = At(thread);
+  if (s.state != ThreadState::kRunning || s.cpu != cpu || s.since > t) return;
+  s.state = ThreadState::kUnknown;
+  s.lost = true;
+}
+
 Status Timelines::Close(int64_t t) {
   for (ThreadIndex i = 0; i < states_.size(); ++i) {
     const State s = states_[i];
+    states_[i].lost = false;
     if (s.state == ThreadState::kUnknown) continue;
     INGERO_RETURN_IF_ERROR(AddSpan(i, s.state, s.since, t));
     states_[i].state = ThreadState::kUnknown;
@@ -315,6 +331,116 @@ Status Timelines::Finish() {
   INGERO_RETURN_IF_ERROR(seconds_.Flush());
   return runs_.Flush();
 }
+
+// Each CPU's switches form a chain: who came is who leaves next. Where they do
+// not, a switch in between was not recorded. What no loss explains, the kernel
+// did not show, and that is a loss of its own: recorded + lost = happened.
+class Chains {
+ public:
+  struct Gap {
+    uint32_t tid, tgid;  // came and left unseen; 0 = the idle task
+    int64_t since;
+  };
+
+  // A loss that the companion counted. All, before the first row.
+  void AddLoss(uint32_t cpu, std::span<const uint64_t> row) {
+    using namespace loss_table;
+    uint32_t on = cpu;
+    switch (row[kLoss]) {
+      case INGERO_LOSS_SWITCH_RING_FULL: break;
+      // Not kept by CPU.
+      case INGERO_LOSS_WRITE_FAILED:
+      case INGERO_LOSS_WRITER_BEHIND:
+      case INGERO_LOSS_BPF_MISSED: on = kAnyCpu; break;
+      default: return;
+    }
+    losses_[on].push_back({Ns(static_cast<int64_t>(row[kT])),
+                           Ns(static_cast<int64_t>(row[kEndT]) + 1)});
+  }
+  void EndOfLosses() {
+    for (auto& [cpu, ranges] : losses_) {
+      std::sort(ranges.begin(), ranges.end(), [](Interval a, Interval b) {
+        return a.begin < b.begin;
+      });
+      // Ends in order too, for the search.
+      for (size_t i = 1; i < ranges.size(); ++i)
+        ranges[i].end = std::max(ranges[i].end, ranges[i - 1].end);
+    }
+  }
+
+  // A stream begins. explained: any of its switches may be missing.
+  void Open(bool explained) {
+    explained_ = explained;
+    cpus_.clear();
+  }
+  // The break before this row, if there is one.
+  Result<std::optional<Gap>> OnSwitch(std::span<const uint64_t> row,
+                                      uint32_t cpu, StoreWriter* writer) {
+    using namespace switch_table;
+    const auto t = static_cast<int64_t>(row[kT]);
+    if (cpu >= cpus_.size()) cpus_.resize(cpu + 1);
+    Cpu& c = cpus_[cpu];
+    std::optional<Gap> gap;
+    // A thread that calls exec takes its process's pid without a switch.
+    const bool exec = row[kPrevTid] == row[kPrevTgid] &&
+                      row[kPrevTgid] == c.next_tgid && c.next_tid != 0;
+    if (c.seen && row[kPrevTid] != c.next_tid && !exec) {
+      gap = Gap{c.next_tid, c.next_tgid, c.t};
+      if (!explained_ && !Lost(cpu, c.t, t) && !Lost(kAnyCpu, c.t, t)) {
+        Unseen& u = unseen_[cpu];
+        if (u.count != 0 && FloorSecond(u.last) != FloorSecond(t))
+          INGERO_RETURN_IF_ERROR(Write(cpu, &u, writer));
+        if (u.count++ == 0) u.first = c.t;
+        u.last = t;
+      }
+    }
+    c = {true, static_cast<uint32_t>(row[kNextTid]),
+         static_cast<uint32_t>(row[kNextTgid]), t};
+    return gap;
+  }
+  Status Finish(StoreWriter* writer) {
+    for (auto& [cpu, unseen] : unseen_)
+      if (unseen.count != 0)
+        INGERO_RETURN_IF_ERROR(Write(cpu, &unseen, writer));
+    return {};
+  }
+
+ private:
+  static constexpr uint32_t kAnyCpu = UINT32_MAX;
+  struct Cpu {
+    bool seen = false;
+    uint32_t next_tid = 0, next_tgid = 0;
+    int64_t t = 0;
+  };
+  struct Unseen {
+    int64_t first = 0, last = 0;
+    uint64_t count = 0;
+  };
+  bool Lost(uint32_t cpu, int64_t from, int64_t to) const {
+    const auto of_cpu = losses_.find(cpu);
+    if (of_cpu == losses_.end()) return false;
+    const auto& ranges = of_cpu->second;
+    const auto after = std::lower_bound(
+        ranges.begin(), ranges.end(), Ns(from),
+        [](const Interval& i, Ns t) { return i.end <= t; });
+    return after != ranges.end() && after->begin <= Ns(to);
+  }
+  static Status Write(uint32_t cpu, Unseen* u, StoreWriter* writer) {
+    Rows rows;
+    rows.schema = &loss_table::kSchema;
+    const uint64_t row[] = {static_cast<uint64_t>(u->first),
+                            static_cast<uint64_t>(u->last),
+                            INGERO_LOSS_SWITCH_UNSEEN, u->count};
+    rows.Append(row);
+    *u = {};
+    return writer->PutRows(&rows, cpu);
+  }
+
+  bool explained_ = false;
+  std::vector<Cpu> cpus_;
+  std::map<uint32_t, Unseen> unseen_;
+  std::map<uint32_t, std::vector<Interval>> losses_;
+};
 
 // Rows of a block that are not in `window`'s past are kept.
 Status PutFrom(const std::string& block, const TableSchema& schema,
@@ -334,6 +460,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                     StoreWriter* writer, Lives* lives, KernelFacts* facts,
                     const std::function<void(double, uint64_t)>& progress) {
   std::vector<BlockRef> switches, tasks;
+  Chains chains;
   std::vector<int64_t> from(streams.size(), INT64_MIN);
   int64_t covered = INT64_MIN;
   std::string bytes;
@@ -373,6 +500,11 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
               {rows.at(r, knot_table::kTsc),
                static_cast<int64_t>(rows.at(r, knot_table::kT)),
                rows.at(r, knot_table::kWindowTicks)});
+      } else if (ref.table == loss_table::kSchema.id) {
+        Rows rows;
+        INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, loss_table::kSchema, &rows));
+        for (size_t r = 0; r < rows.size(); ++r)
+          chains.AddLoss(ref.owner, rows.row(r));
       } else if (ref.table == sample_table::kSchema.id) {
         Rows rows;
         INGERO_RETURN_IF_ERROR(
@@ -393,6 +525,8 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     }
     if (!switch_span.empty()) facts->spans.push_back(switch_span);
   }
+
+  chains.EndOfLosses();
 
   const BlockReader read = [&](const BlockRef& ref, std::string* out) {
     return streams[ref.source]->Read(ref, out);
@@ -418,6 +552,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                           read);
     timelines.Open(
         std::max(from[i], streams[i]->span().begin.value));
+    chains.Open(streams[i]->skipped_places() > 0);
     bool have_task = task_rows.Next(), have_switch = switch_rows.Next();
     while (have_task || have_switch) {
       if (have_task &&
@@ -434,9 +569,15 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
         ++facts->tasks;
         have_task = task_rows.Next();
       } else {
-        INGERO_RETURN_IF_ERROR(
-            timelines.OnSwitch(switch_rows.row(),
-                               static_cast<uint16_t>(switch_rows.owner())));
+        const auto row = switch_rows.row();
+        const auto cpu = static_cast<uint16_t>(switch_rows.owner());
+        INGERO_ASSIGN_OR_RETURN(const std::optional<Chains::Gap> gap,
+                                chains.OnSwitch(row, cpu, writer));
+        if (gap && gap->tid != 0)
+          timelines.Forget(
+              lives->Current(gap->tid, gap->tgid, Ns(gap->since)), cpu,
+              gap->since);
+        INGERO_RETURN_IF_ERROR(timelines.OnSwitch(row, cpu));
         ++facts->switches;
         have_switch = switch_rows.Next();
       }
@@ -448,6 +589,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     }
     INGERO_RETURN_IF_ERROR(timelines.Close(streams[i]->span().end.value));
   }
+  INGERO_RETURN_IF_ERROR(chains.Finish(writer));
   return timelines.Finish();
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel streams into the store: blocks as they are, and what one pass over
 // all switches and tasks in time order yields: processes and threads,
-// keyframes, and scheduling by second.
+// keyframes, scheduling by second, and the switches that the kernel did not
+// show (breaks in a CPU's chain).
 //
 // Memory: one state a thread, one decoded block a CPU.
 #ifndef INGERO_MERGE_KERNEL_INGEST_H_
