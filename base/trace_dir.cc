@@ -168,10 +168,18 @@ TraceDir DefaultTraceDir() {
 
 std::vector<std::string> DefaultTraceDirs() {
   std::vector<std::string> dirs = {DefaultTraceDir().path};
-  if (SudoCaller()) {
-    std::string own = StateDir(geteuid(), getegid(), false).path;
-    if (own != dirs[0]) dirs.push_back(std::move(own));
-  }
+  const auto add = [&dirs](uint32_t uid, uint32_t gid) {
+    std::string path = StateDir(uid, gid, false).path;
+    if (std::find(dirs.begin(), dirs.end(), path) == dirs.end())
+      dirs.push_back(std::move(path));
+  };
+  // HOME and the like count for the first alone: only the passwd entry is the
+  // same for a program with them and for a companion without.
+  const std::optional<Caller> caller = SudoCaller();
+  if (caller) add(caller->uid, caller->gid);
+  if (caller || !Environment("INGERO_DIR").empty() ||
+      !Environment("XDG_STATE_HOME").empty())
+    add(geteuid(), getegid());
   return dirs;
 }
 

@@ -24,8 +24,9 @@ struct TraceDir {
 
 // The folder that a recorder writes to. Does not create it.
 TraceDir DefaultTraceDir();
-// The folders that merge reads: DefaultTraceDir(), under sudo also root's own,
-// and without sudo nothing else. No duplicates.
+// The folders that merge reads: DefaultTraceDir(); where INGERO_DIR or
+// XDG_STATE_HOME chose it, also the one without them, since sudo drops both;
+// under sudo, the caller's and root's own. No duplicates.
 std::vector<std::string> DefaultTraceDirs();
 // Creates it (0700, owner as given) and its parents. Refuses a symbolic link
 // as its last component, or one owned by another user.

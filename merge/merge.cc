@@ -289,13 +289,22 @@ Status Merger::ReadStreams() {
       notes_.push_back("left out: " + info.problem);
       continue;
     }
+    // One that can't be read any more does not keep the others out.
     if (info.kernel) {
-      INGERO_ASSIGN_OR_RETURN(auto stream, KernelStream::Open(info.path, true));
-      kernel_.push_back({std::move(stream), info});
+      auto stream = KernelStream::Open(info.path, true);
+      if (!stream.ok()) {
+        notes_.push_back("left out: " + stream.status().message());
+        continue;
+      }
+      kernel_.push_back({std::move(*stream), info});
     } else {
-      INGERO_ASSIGN_OR_RETURN(auto stream, CudaStream::Open(info.path));
+      auto stream = CudaStream::Open(info.path);
+      if (!stream.ok()) {
+        notes_.push_back("left out: " + stream.status().message());
+        continue;
+      }
       CudaInput input;
-      input.stream = std::move(stream);
+      input.stream = std::move(*stream);
       input.info = info;
       cuda_.push_back(std::move(input));
     }
@@ -661,6 +670,12 @@ Result<MergeSummary> Merger::Run() {
                          (notes_.empty() ? "" : ": " + notes_.front()));
   if (mkdir(store_.c_str(), 0755) != 0 && errno != EEXIST)
     return Status::Errno("create " + store_, errno);
+  // In a folder of another user, root follows no link.
+  if (struct stat st; options_.output.empty() &&
+                      lstat(store_.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
+    return Status::Error(store_ +
+                         ": is a symbolic link; remove it, or name another "
+                         "store with -o");
   GiveToOwner(store_);
   INGERO_ASSIGN_OR_RETURN(StoreLock lock, StoreLock::Take(store_));
   GiveToOwner(store_ + "/merge.lock");

@@ -43,6 +43,11 @@ struct Recording {
 };
 
 // Oldest first. Folders that do not exist are skipped.
+// first_leads: folders after the first give only kernel streams, and only to
+// recordings of the first, as long as that holds any stream. So it is for
+// DefaultTraceDirs(); folders that were asked for by name are equals.
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
+                                      bool first_leads);
 std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs);
 
 struct MergeOptions {

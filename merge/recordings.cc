@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "base/trace_dir.h"
 #include "merge/kernel_stream.h"
 
 namespace ingero::merge {
@@ -207,6 +208,11 @@ std::optional<StreamInfo> InspectStream(const std::string& path) {
 }
 
 std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs) {
+  return ListRecordings(dirs, dirs.size() > 1 && dirs == DefaultTraceDirs());
+}
+
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
+                                      bool first_leads) {
   std::vector<StreamInfo> streams;
   for (const std::string& dir : dirs) {
     std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
@@ -238,6 +244,17 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs) {
       unique[it->second] = std::move(s);
   }
   streams = std::move(unique);
+  // The first of the default folders is where programs write; a companion that
+  // was started without their environment (sudo drops it) wrote elsewhere.
+  const auto in_first = [&dirs](const StreamInfo& s) {
+    return s.path.starts_with(dirs.front() + "/");
+  };
+  first_leads =
+      first_leads && std::any_of(streams.begin(), streams.end(), in_first);
+  if (first_leads)
+    std::erase_if(streams, [&](const StreamInfo& s) {
+      return !s.kernel && !in_first(s);
+    });
   // A sweep over each boot: a stream that begins after all before it have
   // ended begins a new recording.
   std::vector<Recording> recordings;
@@ -253,6 +270,10 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs) {
     covered = std::max(covered, s.span.end);
     recordings.back().streams.push_back(std::move(s));
   }
+  if (first_leads)
+    std::erase_if(recordings, [&](const Recording& r) {
+      return std::none_of(r.streams.begin(), r.streams.end(), in_first);
+    });
   std::stable_sort(recordings.begin(), recordings.end(),
                    [](const Recording& a, const Recording& b) {
                      return a.streams.front().created_real_ns <

@@ -937,6 +937,107 @@ TEST(Merge, StreamWithoutClockSamplesIsALoss) {
   EXPECT_EQ(store->trace().losses()[0].id, "no-clock");
 }
 
+// CUDA calls of one process from `t`, 1 s long.
+void WriteCuda(const std::string& path, uint32_t pid, int64_t t) {
+  CudaStreamBuilder s(pid, t);
+  AddNames(&s);
+  s.Call(pid, kSync, t, 1000 * kMs);
+  s.Write(path);
+}
+
+TEST(Merge, ACompanionsFolderJoinsButLeadsNot) {
+  TempDir mine, home;
+  WriteCuda(mine / "cuda-10-1.ingero", 10, kT0);
+  std::filesystem::create_directories(home / "ingero");
+  KernelStreamBuilder beside(kT0 + 100 * kMs), later(kT0 + 90'000 * kMs);
+  beside.Switch(0, {.t = kT0 + 100 * kMs, .next_tid = 10, .next_tgid = 10});
+  beside.Write(home / "ingero/kernel-1-1.ingero");
+  later.Switch(0, {.t = kT0 + 90'000 * kMs, .next_tid = 1, .next_tgid = 1});
+  later.Write(home / "ingero/kernel-1-2.ingero");
+  WriteCuda(home / "ingero/cuda-11-1.ingero", 11, kT0);
+  const std::vector<std::string> both = {mine.path(), home / "ingero"};
+  auto recordings = ListRecordings(both, /*first_leads=*/true);
+  ASSERT_EQ(recordings.size(), 1u);
+  ASSERT_EQ(recordings[0].streams.size(), 2u);
+  EXPECT_EQ(recordings[0].streams[0].pid, 10u);
+  EXPECT_TRUE(recordings[0].streams[1].kernel);
+  // Folders that were asked for by name are equals.
+  EXPECT_EQ(ListRecordings(both, false).size(), 2u);
+  // With nothing in the first, the second is all there is.
+  std::filesystem::remove(mine / "cuda-10-1.ingero");
+  EXPECT_EQ(ListRecordings(both, true).size(), 2u);
+}
+
+TEST(Merge, WhatCannotBeReadIsSaidAndTheRestMerged) {
+  TempDir dir;
+  WriteCuda(dir / "cuda-10-1.ingero", 10, kT0);
+  WriteCuda(dir / "real", 12, kT0);
+  ASSERT_EQ(mkfifo((dir / "cuda-11-1.ingero").c_str(), 0600), 0);
+  std::filesystem::create_symlink(dir / "none", dir / "cuda-13-1.ingero");
+  std::filesystem::create_directory(dir / "cuda-14-1.ingero");
+  size_t expected = 3;
+  if (geteuid() != 0) {
+    WriteCuda(dir / "cuda-15-1.ingero", 15, kT0);
+    ASSERT_EQ(chmod((dir / "cuda-15-1.ingero").c_str(), 0), 0);
+    ++expected;
+  }
+  auto summary = MergeDir(dir);
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  EXPECT_EQ(summary->calls, 1u);
+  size_t said = 0;
+  for (const std::string& note : summary->notes) {
+    said += note.starts_with("left out: ");
+    EXPECT_EQ(note.find('\n'), std::string::npos);
+  }
+  EXPECT_EQ(said, expected);
+}
+
+TEST(Merge, ASwitchThatTheKernelHidIsALoss) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const auto at = [](int ms) { return static_cast<uint64_t>(kT0 + ms * kMs); };
+  const auto from_to = [&](int ms, uint32_t prev, uint32_t next) {
+    k.Switch(0, {.t = at(ms), .prev_tid = prev, .prev_tgid = prev,
+                 .next_tid = next, .next_tgid = next,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE});
+  };
+  from_to(0, 0, 20);
+  from_to(10, 20, 1);   // 1 is hidden: no row when it leaves
+  from_to(400, 20, 0);  // 20 slept since 10, and ran before 400
+  from_to(500, 0, 1);
+  from_to(600, 30, 0);
+  // A break that a loss explains is told once.
+  from_to(700, 0, 40);
+  from_to(900, 50, 0);
+  k.Loss(0, kT0 + 750 * kMs, kT0 + 760 * kMs, INGERO_LOSS_SWITCH_RING_FULL, 2);
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  std::map<std::string, analysis::Loss> losses;
+  for (const auto& loss : store->trace().losses()) {
+    EXPECT_EQ(losses.count(loss.id), 0u);
+    losses[loss.id] = loss;
+  }
+  ASSERT_EQ(losses.count("switch-unseen"), 1u);
+  const analysis::Loss& unseen = losses["switch-unseen"];
+  EXPECT_EQ(unseen.count, 2u);
+  EXPECT_EQ(unseen.severity, 1);
+  EXPECT_TRUE(unseen.kernel_side);
+  EXPECT_EQ(unseen.range, (Interval{Ns(kT0 + 10 * kMs), Ns(kT0 + 600 * kMs)}));
+  EXPECT_EQ(losses["switch-ring-full"].count, 2u);
+  for (const auto& a : store->Summarize(store->trace().span()).activities) {
+    const uint32_t tid = store->trace().processes()[a.process].pid;
+    if (tid == 20) {
+      EXPECT_EQ(a.running, Ns(10 * kMs));
+      // Since 400, to the last row.
+      EXPECT_NEAR(static_cast<double>(a.sleeping.value), 500.0 * kMs, 1);
+    }
+    if (tid == 1) {
+      EXPECT_EQ(a.running, Ns(0));
+    }
+  }
+}
+
 TEST(Merge, NothingToMergeSaysWhatToDo) {
   TempDir dir;
   auto summary = MergeDir(dir);
