@@ -28,6 +28,7 @@ CLOCK_NANOSLEEP = 230  # x86-64; rows hold number + 1
 KINDS = ("running", "runnable", "sleeping", "io")
 # Bits of switches.flags, wire/wire.h.
 PREEMPTED, YIELDED, IOWAIT = 1, 2, 4
+SWITCH_UNSEEN = 21  # enum ingero_loss
 
 
 class Wrong(Exception):
@@ -67,6 +68,11 @@ class Recording:
 
     def calls_of(self, tid):
         return [c for c in self.rows("calls") if c["tid"] == tid]
+
+    def unseen(self):
+        """[(from, to)] in which the kernel did not show a switch."""
+        return [(r["t_ns"], r["end_ns"]) for r in self.rows("losses")
+                if r["loss"] in ("switch-unseen", SWITCH_UNSEEN)]
 
     def off_cpu(self, tid):
         """[(out, in, row of switch-out, row of switch-in)] of a thread, in
@@ -150,8 +156,8 @@ def thread_segments(rec, tid, begin, end):
 
 def check_states(rec):
     """Each planted stretch: its off-CPU time must be of the planted kind. A
-    thread that was woken may also wait for a CPU, and what it used of the CPU
-    by its own clock is running."""
+    thread that was woken may also wait for a CPU, by the kernel's count, and
+    what it used of the CPU by its own clock is running."""
     rec.complain_about_losses()
     texts = []
     for thread in rec.truth["states"]:
@@ -164,7 +170,7 @@ def check_states(rec):
                "the recording")
         starts = [s[0] for s in segments]
         total = right = unknown = 0
-        for a, b, kind, cpu in thread["intervals"]:
+        for a, b, kind, cpu, waited in thread["intervals"]:
             by_kind = collections.Counter()
             i = max(0, bisect.bisect_right(starts, a) - 1)
             while i < len(segments) and segments[i][0] < b:
@@ -176,13 +182,17 @@ def check_states(rec):
             if kind == "running":
                 right += by_kind["running"]
             elif kind == "runnable":
+                # It may have run on a little before it lost the CPU.
                 right += by_kind["runnable"]
+                right += min(by_kind["running"], cpu)
             else:
-                # After the wake-up it may wait for a CPU; nobody can stamp
-                # that from inside, so at most a tenth of it counts.
+                # Around its sleep it ran, and after the wake-up it may have
+                # waited for a CPU: as long as the kernel's own count says.
+                if waited < 0:
+                    waited = (b - a) // 10
                 right += by_kind[kind]
                 right += min(by_kind["running"], cpu + (b - a) // 500)
-                right += min(by_kind["runnable"], (b - a) // 10)
+                right += min(by_kind["runnable"], waited + (b - a) // 500)
         expect(unknown <= 0.02 * (end - begin), f"{thread['name']}: "
                f"{unknown / 1e9:.3f} s not known, though no loss is reported")
         share = right / total
@@ -200,24 +210,43 @@ def check_join(rec):
     calls.sort(key=lambda c: c["begin_ns"])
     made = rec.truth["calls"][name]
     expect(len(calls) == made, f"{made} calls made, {len(calls)} stored")
-    sleeps = [(o, i) for o, i, row, row_in in rec.off_cpu(tid)
-              if row["prev_syscall"] == CLOCK_NANOSLEEP + 1
-              and row_in is not None]
     begins = [c["begin_ns"] for c in calls]
-    nested = collections.Counter()
-    broken = 0
-    for out, back in sleeps:
-        k = bisect.bisect_right(begins, out) - 1
-        if k >= 0 and back <= begins[k] + calls[k]["duration_ns"]:
-            nested[k] += 1
+
+    def call_at(t):
+        k = bisect.bisect_right(begins, t) - 1
+        inside = k >= 0 and t <= begins[k] + calls[k]["duration_ns"]
+        return k if inside else None
+
+    # Where the kernel hides a task from BPF, so is the switch from it to our
+    # thread; no sleep can be judged then, but each must be told as a loss.
+    nested, unseen, broken, sleeps = set(), set(), 0, 0
+    hidden = rec.unseen()
+    for out, back, row, row_in in rec.off_cpu(tid):
+        if row["prev_syscall"] != CLOCK_NANOSLEEP + 1:
+            continue
+        k = call_at(out)
+        if row_in is None:
+            expect(any(a < back and out < b for a, b in hidden),
+                   f"the switch-in between {out} and {back} is missing, and "
+                   "no loss says so")
+            unseen.add(k)
+            continue
+        sleeps += 1
+        if k is not None and call_at(back) == k:
+            nested.add(k)
         else:
             broken += 1
+    unseen -= nested | {None}
+    rec.calls_with_unseen = {begins[k] for k in unseen}
     slept = rec.truth["slept"]
     expect(slept >= made // 2, f"only {slept} of {made} calls slept: nothing "
            "to check on a machine this busy")
-    expect(len(nested) >= 0.999 * slept, f"{slept} calls slept, {len(nested)} "
+    expect(len(unseen) <= 0.02 * made, f"{len(unseen)} of {made} calls hold a "
+           "switch that the kernel did not show")
+    expect(len(nested) >= 0.999 * (slept - len(unseen)),
+           f"{slept} calls slept, {len(unseen)} of them unseen, {len(nested)} "
            f"hold their sleep; {broken} sleeps stick out of a call")
-    expect(broken <= made * 0.001, f"{broken} of {len(sleeps)} sleeps stick "
+    expect(broken <= made * 0.001, f"{broken} of {sleeps} sleeps stick "
            "out of their call")
     last = 0
     for c in calls:
@@ -225,6 +254,7 @@ def check_join(rec):
                f"backward at {c['begin_ns']}")
         last = c["begin_ns"] + c["duration_ns"]
     return (f"{slept} of {made} calls slept, {len(nested)} hold their sleep, "
+            f"{len(unseen)} with a switch that the kernel did not show, "
             f"{broken} sleeps stick out")
 
 
@@ -240,13 +270,22 @@ def check_splits(rec):
                     ("running", "runnable", "sleeping", "io", "unknown"))
         expect(parts == calls[key], f"{s['name']} at {s['begin_ns']}: parts "
                f"sum to {parts}, duration is {calls[key]}")
-    slept = {(s["begin_ns"], s["tid"]) for s in rows if s["sleeping_ns"] > 0}
-    found = sum((c["begin_ns"], c["tid"]) in slept
-                for c in rec.calls_of(rec.truth["tid"])
-                if c["name"] == "cudaStreamSynchronize")
-    expect(found >= 0.999 * rec.truth["slept"], f"{rec.truth['slept']} calls "
-           f"slept, only {found} have a split that says so")
-    return f"{len(rows)} splits sum to their calls"
+    tid = rec.truth["tid"]
+    mine = {s["begin_ns"]: s for s in rows
+            if s["tid"] == tid and s["name"] == "cudaStreamSynchronize"}
+    # What the kernel did not show must be told as unknown, never as a sleep.
+    unseen = rec.calls_with_unseen
+    for begin in unseen:
+        expect(begin in mine and mine[begin]["unknown_ns"] > 0,
+               f"the call at {begin} holds a switch that the kernel did not "
+               f"show, but its split has nothing unknown: {mine.get(begin)}")
+    found = sum(s["sleeping_ns"] > 0 for b, s in mine.items()
+                if b not in unseen)
+    expect(found >= 0.999 * (rec.truth["slept"] - len(unseen)),
+           f"{rec.truth['slept']} calls slept, {len(unseen)} of them unseen, "
+           f"only {found} have a split that says so")
+    return (f"{len(rows)} splits sum to their calls, {len(unseen)} hold "
+            "unknown time")
 
 
 def fingerprint(run, store):

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <thread>
 
 #include "cuda_abi.h"
@@ -47,8 +48,40 @@ void Launch(uint64_t ns, cudaStream_t stream) {
         "cudaLaunchKernel");
 }
 
-json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu) {
-  return {begin, end, state, cpu};
+// cpu: how much of it the thread had a CPU by its own clock; waited: how long
+// it wanted one by the kernel's count, -1 = not known.
+json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu,
+              int64_t waited) {
+  return {begin, end, state, cpu, waited};
+}
+
+// How long the calling thread has waited for a CPU so far.
+class RunDelay {
+ public:
+  RunDelay() : fd_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  RunDelay(const RunDelay&) = delete;
+  ~RunDelay() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  // -1 where the kernel does not count it.
+  int64_t Ns() const {
+    char text[80] = {};
+    unsigned long long ran, waited;
+    if (fd_ < 0 || pread(fd_, text, sizeof text - 1, 0) <= 0 ||
+        sscanf(text, "%llu %llu", &ran, &waited) != 2) {
+      return -1;
+    }
+    return static_cast<int64_t>(waited);
+  }
+
+ private:
+  int fd_;
+};
+
+int64_t Waited(int64_t before, int64_t after) {
+  return before < 0 || after < 0 ? -1 : after - before;
 }
 
 rusage ThreadUsage() {
@@ -58,49 +91,65 @@ rusage ThreadUsage() {
 }
 
 // Runs all the time; a step between two clock reads longer than 20 us, in
-// which the kernel counted an involuntary switch, is time without a CPU. The
-// rest ran (or was taken by an interrupt or the hypervisor, while running).
+// which the kernel counted an involuntary switch, is time without a CPU, but
+// for what the thread's own clock says it used. The rest ran (or was taken by
+// an interrupt or the hypervisor, while running).
 json Preempted(uint64_t until) {
+  constexpr uint64_t kStep = 20000;
   struct Gap {
-    uint64_t begin, end;
+    uint64_t begin, end, cpu;  // cpu: of the thread so far
   };
   std::vector<Gap> gaps(1000000);  // touched now, so that noting one is quick
   size_t count = 0;
-  uint64_t first = Now(), last = first;
+  uint64_t first = Now(), last = first, first_cpu = ThreadCpu();
   long switches = ThreadUsage().ru_nivcsw;
   while (last < until && count < gaps.size()) {
     uint64_t now = Now();
-    if (now - last > 20000) {
-      long seen = ThreadUsage().ru_nivcsw;
+    if (now - last > kStep) {
+      // Once more where the thread lost the CPU while asking.
+      long seen;
+      uint64_t cpu, before;
+      do {
+        before = Now();
+        seen = ThreadUsage().ru_nivcsw;
+        cpu = ThreadCpu();
+        now = Now();
+      } while (now - before > kStep);
       if (seen != switches) {
-        gaps[count++] = {last, now};
+        gaps[count++] = {last, now, cpu};
         switches = seen;
       }
-      now = Now();
     }
     last = now;
   }
   json list = json::array();
-  uint64_t begin = first;
+  uint64_t begin = first, cpu = first_cpu;
   for (size_t i = 0; i < count; i++) {
-    list.push_back(Interval(begin, gaps[i].begin, "running",
-                            gaps[i].begin - begin));
-    list.push_back(Interval(gaps[i].begin, gaps[i].end, "runnable", 0));
-    begin = gaps[i].end;
+    const Gap& gap = gaps[i];
+    uint64_t ran = gap.begin - begin, used = gap.cpu - cpu;
+    list.push_back(Interval(begin, gap.begin, "running", ran, 0));
+    list.push_back(Interval(gap.begin, gap.end, "runnable",
+                            used > ran ? used - ran : 0, -1));
+    begin = gap.end;
+    cpu = gap.cpu;
   }
-  list.push_back(Interval(begin, last, "running", last - begin));
+  list.push_back(Interval(begin, last, "running", last - begin, 0));
   return list;
 }
 
 json FutexSleep(uint64_t until) {
   json list = json::array();
   std::atomic<uint32_t> word{0};
+  RunDelay delay;
   while (Now() < until) {
     timespec t{0, 10 * 1000 * 1000};
+    int64_t waited = delay.Ns();
     uint64_t cpu = ThreadCpu(), begin = Now();
     syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t, nullptr, 0);
     uint64_t end = Now();
-    list.push_back(Interval(begin, end, "sleeping", ThreadCpu() - cpu));
+    cpu = ThreadCpu() - cpu;
+    list.push_back(Interval(begin, end, "sleeping", cpu,
+                            Waited(waited, delay.Ns())));
   }
   return list;
 }
@@ -122,13 +171,17 @@ json DirectRead(uint64_t until, const std::string& dir) {
     return nullptr;  // said in the truth: not planted
   }
   void* buffer = aligned_alloc(4096, kBytes);
+  RunDelay delay;
   while (Now() < until) {
+    int64_t waited = delay.Ns();
     uint64_t cpu = ThreadCpu(), begin = Now();
     if (pread(fd, buffer, kBytes, 0) < 0) {
       Die("cannot read " + path);
     }
     uint64_t end = Now();
-    list.push_back(Interval(begin, end, "io", ThreadCpu() - cpu));
+    cpu = ThreadCpu() - cpu;
+    list.push_back(Interval(begin, end, "io", cpu,
+                            Waited(waited, delay.Ns())));
     Sleep(1000000);
   }
   free(buffer);
