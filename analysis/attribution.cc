@@ -22,6 +22,11 @@ namespace {
 // Where a window longer than asked may begin, to start at a keyframe.
 constexpr int64_t kKeyframeStretch = 8;
 
+// Start-up lasts while a kernel is used for the first time within so many
+// submissions of the last such use: a training step uses all of its kernels,
+// most of them more than once.
+constexpr int kStartUpSubmissions = 256;
+
 Ns AlignUp(Ns t) {
   return Ns(PathFolder::CellOf(t + kCellLength - Ns(1)) * kCellLength.value);
 }
@@ -105,6 +110,7 @@ struct DeviceCarry {
   bool valid = false;
   ThreadIndex thread = kNone;  // the path is on
   CallClass ended_by = CallClass::kOther;
+  bool start_up = false;
 };
 
 struct DeviceWork {
@@ -133,6 +139,7 @@ struct PartialSplit {
 
 struct ProcessWork {
   ProcessIndex process = kNone;
+  Ns start_up_end{INT64_MIN};
   std::vector<std::pair<size_t, Checkpoint>> checkpoints;  // by window
   Ns last_end;
   ThreadIndex last_thread = kNone;
@@ -236,10 +243,20 @@ class Attributor {
         w->process, {trace_.span().begin, trace_.span().end + Ns(1)});
     Call call;
     Ns newest{INT64_MIN};
+    int since_first_use = 0;
+    bool used_a_kernel = false;
     while (cursor->Next(&call)) {
       if (!Sane(&newest, &call)) {
         ++impossible_.calls;
         continue;
+      }
+      if (call.first_use && since_first_use <= kStartUpSubmissions) {
+        used_a_kernel = true;
+        since_first_use = 0;
+        w->start_up_end = std::max(w->start_up_end, call.end);
+      } else if (used_a_kernel && call.depth == 0 &&
+                 IsSubmission(traits_[call.func].call_class)) {
+        ++since_first_use;
       }
       size_t at = window;
       while (at + 2 < borders_.size() && call.begin >= borders_[at + 1]) ++at;
@@ -300,7 +317,9 @@ class Attributor {
         w->devices.emplace_back(sink_, w->process,
                                 static_cast<uint32_t>(w->devices.size()));
       DeviceWork& d = w->devices[piece.device];
+      bool start_up = whole_end <= w->start_up_end;
       if (i >= closed) {  // open at the end: newer windows know how it ended
+        if (d.carry.valid) start_up = d.carry.start_up;
         piece.thread = d.carry.valid ? d.carry.thread : w->last_thread;
         if (d.carry.valid) piece.ended_by = d.carry.ended_by;
       } else if (piece.ended_by == CallClass::kOther &&
@@ -309,8 +328,13 @@ class Attributor {
         // Starvation went on: what ended all of it counts.
         piece.ended_by = d.starved_ended_by;
       }
+      // After the last work nothing is fed any more: shutting down is no
+      // starvation. Nothing newer than this has been reported.
+      if (d.total == Ns(0) && (piece.state == FeedState::kIdle ||
+                               piece.state == FeedState::kColdStart))
+        continue;
       if (at_border) {
-        d.carry = {true, piece.thread, piece.ended_by};
+        d.carry = {true, piece.thread, piece.ended_by, start_up};
         continue;
       }
       d.feed.Add(piece.range, piece.state, whole_begin == piece.range.begin);
@@ -324,6 +348,7 @@ class Attributor {
         starved.thread = piece.thread;
         starved.ended_by = piece.ended_by;
         starved.certainty = CertaintyOf(piece.state);
+        starved.start_up = start_up;
         at = walker_.Walk(w->process, starved, &calls_, submits_, &d.path);
       }
       if (piece.state != FeedState::kBusy &&
@@ -332,7 +357,7 @@ class Attributor {
         d.starved_ended_by = piece.ended_by;
       }
       // For the next older window, should the piece reach into it.
-      d.carry = {true, at, piece.ended_by};
+      d.carry = {true, at, piece.ended_by, start_up};
     }
   }
 

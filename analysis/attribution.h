@@ -12,7 +12,8 @@
 //
 // Invariants (asserted on every fixture; in release builds too, where input
 // that cannot be true is counted and never stops a merge):
-//  (1) per process, feed intervals partition [first submission, last event].
+//  (1) per process, feed intervals partition [first submission, end of the last
+//      work]: idleness after that is shutting down, no starvation.
 //  (2) the ns of the path cells of one starved interval sum to its length.
 //  (3) the parts of a call's split sum to its duration.
 //

@@ -31,6 +31,14 @@ Reason ReasonOf(const Call& call, const FuncTraits& traits) {
   }
 }
 
+// What a program does anyway before it runs: code, loading, uploading. Waiting
+// for a CPU, or for somebody else, keeps its own name.
+bool IsStartUpWork(Reason reason) {
+  return reason == Reason::kHostCode || reason == Reason::kCudaCall ||
+         reason == Reason::kDiskWait || reason == Reason::kPageableCopy ||
+         reason == Reason::kSubmitting;
+}
+
 bool SameKind(const PathCell& a, const PathCell& b) {
   return a.thread == b.thread && a.state == b.state && a.reason == b.reason &&
          a.culprit == b.culprit && a.func == b.func &&
@@ -164,8 +172,11 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
     total += range.length();
     cell.range = range;
     cell.thread = current;
-    cell.submits = current < submits.size() && submits[current] != 0 &&
-                   threads[current].process == process;
+    const bool own =
+        current < threads.size() && threads[current].process == process;
+    cell.submits = own && current < submits.size() && submits[current] != 0;
+    if (piece.start_up && own && IsStartUpWork(cell.reason))
+      cell.reason = Reason::kColdStart;
     out->Add(cell, pages);
   };
   // Without scheduling data only the calls are known.

@@ -122,6 +122,9 @@ struct StarvedPiece {
   ThreadIndex thread = kNone;  // ended it
   CallClass ended_by = CallClass::kOther;
   Certainty certainty = Certainty::kKnown;
+  // Before the process had used its kernels once: what its own code does in
+  // these ns is start-up.
+  bool start_up = false;
 };
 
 class PathWalker {

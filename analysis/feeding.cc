@@ -51,6 +51,21 @@ bool IsColdStart(const Call& call, const FuncTraits& traits) {
   }
 }
 
+bool IsSubmission(CallClass call_class) {
+  switch (call_class) {
+    case CallClass::kLaunch:
+    case CallClass::kGraphLaunch:
+    case CallClass::kCopy:
+    case CallClass::kCopyAsync:
+    case CallClass::kMemset:
+    case CallClass::kMemsetAsync:
+    case CallClass::kPrefetch:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool FeedingModel::started() const {
   for (const Device& d : devices_)
     if (d.started) return true;

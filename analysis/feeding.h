@@ -34,6 +34,9 @@ std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions);
 // Context creation, module load, first use of a kernel: paid once.
 bool IsColdStart(const Call& call, const FuncTraits& traits);
 
+// Gives the GPU something to do.
+bool IsSubmission(CallClass call_class);
+
 inline constexpr Ns kColdCallMin{50'000};
 // Launches behind this many others may wait for a slot (measured: 1,021).
 inline constexpr uint64_t kQueueDepth = 1000;

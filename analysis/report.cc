@@ -418,8 +418,15 @@ class Builder {
     const auto rules = Rules();
     const uint32_t pid = report_.processes[w.facts.process].pid;
     const double busy = Ratio(w.facts.busy, w.facts.span);
-    const double idle = Ratio(w.facts.known, w.facts.span);
-    if (busy >= kBoundBusy && idle <= kBoundIdle) GpuBound(context, w);
+    // Whether the GPU bounds the program is asked without its start-up.
+    Ns start_up;
+    for (size_t r = 0; r < rules.size(); ++r)
+      if (std::string_view(rules[r]->cause) == "cold-start")
+        start_up = w.tallies[r].known;
+    const Ns steady = w.facts.span - start_up;
+    if (Ratio(w.facts.busy, steady) >= kBoundBusy &&
+        Ratio(w.facts.known - start_up, steady) <= kBoundIdle)
+      GpuBound(context, w);
     for (size_t r = 0; r < rules.size(); ++r) {
       const Tally& t = w.tallies[r];
       const double known = Ratio(t.known, w.facts.span);

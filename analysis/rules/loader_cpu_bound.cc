@@ -4,8 +4,9 @@
 // Near-miss:   Workers that compute while nobody waits for them are not on the
 //              path.
 // See docs/rules.md.
-#include <cstdio>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "analysis/rules/registry.h"
 #include "base/text.h"
@@ -19,18 +20,41 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
+// How many processes of the loader lived at a time, on the path or not: those
+// with a name that is on the path. A loader without persistent workers makes
+// new ones each epoch.
+size_t MostAtOnce(const Context& context,
+                  const std::set<ProcessIndex>& on_path) {
+  std::set<std::string> names;
+  for (const ProcessIndex p : on_path)
+    names.insert(context.report.processes[p].name);
+  std::vector<const Process*> workers;
+  const std::vector<Process>& all = context.report.processes;
+  for (ProcessIndex p = 0; p < all.size(); ++p)
+    if (!all[p].has_cuda && names.count(all[p].name) != 0 &&
+        context.Descends(p, context.facts.process))
+      workers.push_back(&all[p]);
+  size_t most = 1;
+  for (const Process* p : workers) {
+    size_t alive = 0;
+    for (const Process* other : workers)
+      if (other->first_seen <= p->first_seen &&
+          p->first_seen < other->last_seen)
+        ++alive;
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
   // A worker has threads of its own (queue feeder): count processes.
   std::set<ProcessIndex> processes;
   for (const auto& [thread, time] : tally.threads)
     processes.insert(context.ProcessOf(thread));
   const size_t workers = processes.size();
-  const uint32_t cpus = context.report.facts.cpus;
-  const Ns window = context.report.window.length();
-  // CPUs that nobody used, on average, from the switches.
-  Ns used;
-  for (const ProcessActivity& a : context.report.activities) used += a.running;
-  const double idle = static_cast<double>(cpus) - Ratio(used, window);
+  // How many of them there were at a time, and how many CPUs they may use.
+  const size_t at_once = MostAtOnce(context, processes);
+  const uint32_t cpus = context.UsableCpus();
   finding->claim = "The GPU waited " + context.Lost(tally) +
                    " for loader processes that were computing all that time (" +
                    context.Top(tally.threads, 3, tally.total()) + ").";
@@ -44,22 +68,26 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
             "with __getitems__, or slice the tensor directly), move transforms "
             "to the GPU, keep workers alive (persistent_workers=True).",
             tally.known);
-  if (used <= Ns(0) || cpus == 0) return;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", std::max(0.0, idle));
-  AddEvidence(finding, "idle_cpus", std::max(0.0, idle), "count",
-              std::string(text) + " of " + FormatCount(cpus) +
-                  " CPUs had nothing to run, on average.");
-  if (idle >= 1)
+  if (cpus == 0) return;
+  AddEvidence(finding, "cpus_usable", static_cast<double>(cpus), "count",
+              FormatCount(at_once) +
+                  (at_once == 1 ? " loader process" : " loader processes") +
+                  " at a time; " + context.UsableCpusText() + ".");
+  // The main thread needs one too.
+  if (at_once + 1 < cpus)
     Recommend(finding,
-              std::string("More workers can help: ") + text + " of " +
+              "More workers can help: " + FormatCount(at_once) +
+                  " computed at a time, and the program may use " +
                   FormatCount(cpus) +
-                  " CPUs were idle. Raise num_workers step by step.",
+                  " CPUs. Raise num_workers step by step, as long as those "
+                  "CPUs are not needed elsewhere.",
               Ns(0));
   else
     Recommend(finding,
-              "More workers would not help: no CPU was idle. Spend less per "
-              "sample, or train on fewer samples per call.",
+              "More workers would not help: " + FormatCount(at_once) +
+                  (at_once == 1 ? " worker" : " workers") +
+                  " and the main thread already fill the " +
+                  FormatCount(cpus) + " CPUs that the program may use.",
               Ns(0));
 }
 

@@ -23,7 +23,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
 }
 
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
-  const uint32_t cpus = context.report.facts.cpus;
+  const std::string cpus = context.UsableCpusText();
   finding->claim =
       "The GPU waited " + context.Lost(tally) + " because " +
       context.Top(tally.threads, 2, tally.total()) +
@@ -31,9 +31,9 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
             "Use fewer loader processes (DataLoader num_workers)" +
-                (cpus ? ": this machine has " + FormatCount(cpus) +
-                            " CPUs online, and the main thread needs one"
-                      : std::string()) +
+                (cpus.empty() ? std::string()
+                              : ": " + cpus + ", and the main thread needs "
+                                              "one") +
                 ". Give each worker one thread (torch.set_num_threads(1), "
                 "OMP_NUM_THREADS=1), and make a batch cheaper: fetch it whole "
                 "by index (BatchSampler with __getitems__).",

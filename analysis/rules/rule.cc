@@ -83,6 +83,22 @@ std::string Context::FunctionName(FuncIndex func) const {
                                         : "an unknown function";
 }
 
+uint32_t Context::UsableCpus() const {
+  const uint32_t online = report.facts.cpus;
+  const uint32_t allowed = report.processes[facts.process].cpus_allowed;
+  if (allowed == 0 || online == 0) return std::max(allowed, online);
+  return std::min(allowed, online);
+}
+
+std::string Context::UsableCpusText() const {
+  const uint32_t usable = UsableCpus(), online = report.facts.cpus;
+  if (usable == 0) return "";
+  if (usable == online)
+    return "this machine has " + FormatCount(online) + " CPUs online";
+  return "the program may use " + FormatCount(usable) + " of " +
+         FormatCount(online) + " CPUs (taskset or cpuset)";
+}
+
 std::string Context::Share(Ns time) const {
   return FormatDuration(time) + " (" + FormatPercent(time, facts.span) +
          " of the " + FormatDuration(facts.span) + " of GPU use)";

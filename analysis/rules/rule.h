@@ -80,6 +80,12 @@ class Context {
   // least 31 s and at most 35 s (...)" where both are.
   std::string Lost(const Tally& tally) const;
 
+  // CPUs that the starved program may use: online, or fewer by its affinity.
+  // 0 = not known.
+  uint32_t UsableCpus() const;
+  // "the program may use 4 of 16 CPUs"; "" = not known.
+  std::string UsableCpusText() const;
+
   const Report& report;
   const ProcessFacts& facts;
 };
