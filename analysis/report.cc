@@ -628,6 +628,10 @@ class Builder {
                        const bool bound_a = a.cause == "gpu-bound";
                        const bool bound_b = b.cause == "gpu-bound";
                        if (bound_a != bound_b) return bound_a;
+                       // Severity is a share of lost time; capped where the
+                       // time is paid once or only possible.
+                       if (a.severity != b.severity)
+                         return a.severity > b.severity;
                        if (a.lost != b.lost) return a.lost > b.lost;
                        return a.lost_at_most > b.lost_at_most;
                      });

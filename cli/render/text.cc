@@ -215,7 +215,12 @@ class TextReport {
     std::string title = main == analysis::kNone
                             ? "No program with CUDA calls was recorded"
                             : Program(main);
-    title += fmt::format(", {}", FormatDuration(r_.window.length()));
+    Interval life = r_.window;
+    if (main != analysis::kNone)
+      life = life.Clip({r_.processes[main].first_seen,
+                        r_.processes[main].last_seen});
+    if (life.empty()) life = r_.window;
+    title += fmt::format(", {}", FormatDuration(life.length()));
     for (const analysis::Feeding& f : r_.feeding) {
       if (f.process != main) continue;
       std::string least = FormatPercent(f.idle_at_least, f.span);
@@ -236,7 +241,7 @@ class TextReport {
                     kLabelColumns);
     for (const Finding& f : r_.findings) {
       if (f.recommendations.empty()) continue;
-      page_.Labeled(Toned(Tone::kBold, "Do next"), Advice(f.recommendations[0]),
+      page_.Labeled(Toned(Tone::kBold, "Do next"), Advice(f.recommendations[0], f.base),
                     0, kLabelColumns);
       break;
     }
@@ -326,11 +331,13 @@ class TextReport {
 
   // ---- findings ---------------------------------------------------------
 
-  std::string Advice(const analysis::Recommendation& a) const {
+  // `base`: the time of which it was lost.
+  std::string Advice(const analysis::Recommendation& a, Ns base) const {
     std::string text = Sentence(a.text);
     if (a.gain > Ns(0))
       text += fmt::format(" Gain: up to {} of {}.", FormatDuration(a.gain),
-                          FormatDuration(r_.window.length()));
+                          FormatDuration(base > Ns(0) ? base
+                                                      : r_.window.length()));
     return text;
   }
 
@@ -369,7 +376,7 @@ class TextReport {
     Culprits(f);
     label = "Fix";
     for (const analysis::Recommendation& a : f.recommendations) {
-      Item(label, Advice(a));
+      Item(label, Advice(a, f.base));
       label = "";
     }
     label = "Evidence";
