@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The recording kept in investigations/ opens on any machine, from a folder that
+# may not be written to, and gives the answers that its page states.
+#   kept_store_test.sh INGERO STORE SCHEMA_TEST
+set -euo pipefail
+ingero=$1 store=$2 schema_test=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+fail() { echo "FAIL $*"; failed=1; }
+
+before=$(sha256sum "$store/data.mdb")
+first() { # arguments of explain -> cause of the first finding
+  "$ingero" explain --db "$store" --json "$@" |
+    python3 -c 'import json,sys; print(json.load(sys.stdin)["findings"][0]["cause"])'
+}
+expect() { # cause, arguments
+  local cause=$1 got
+  shift
+  got=$(first "$@") || { fail "explain $* failed"; return; }
+  [ "$got" = "$cause" ] || fail "explain $*: first finding $got, not $cause"
+}
+expect in-process-loading --since 5m
+expect pageable-copy --from 15.5s --to 16.21s
+expect in-process-loading --from 17.21s --to 99.183s
+expect loader-cpu-bound --from 100.184s --to 119.178s
+
+"$ingero" explain --db "$store" --json >"$work/explain.json"
+python3 "$schema_test" "$work/explain.json" >"$work/schema" 2>&1 ||
+  { cat "$work/schema"; fail "the JSON is not that of the schema"; }
+"$ingero" explain --db "$store" --since 5m --per-process >"$work/text"
+grep -q "Workers of python3/434" "$work/text" || fail "workers are not listed"
+grep -q "cudaMemcpyAsync" "$work/text" || fail "operations are not listed"
+# 55,957 switches and 21,748 calls, as the page says.
+[ "$("$ingero" dump "$store" --table calls --format jsonl | wc -l)" = 21748 ] ||
+  fail "the store does not hold 21,748 calls"
+
+[ "$before" = "$(sha256sum "$store/data.mdb")" ] || fail "the store was changed"
+[ "$failed" = 0 ] && echo "ok: 4 windows, schema, per process, calls"
+exit "$failed"
