@@ -22,6 +22,8 @@ namespace {
 // Where a window longer than asked may begin, to start at a keyframe.
 constexpr int64_t kKeyframeStretch = 8;
 
+constexpr int64_t kMaxWindows = 20'000;
+
 // Start-up lasts while a kernel is used for the first time within so many
 // submissions of the last such use: a training step uses all of its kernels,
 // most of them more than once.
@@ -38,7 +40,11 @@ std::vector<Ns> Borders(const TraceSource& trace,
                         const AttributeOptions& options) {
   const Interval span = trace.span();
   std::vector<Ns> borders{span.end};
-  const Ns length = std::max(AlignDown(options.window), kCellLength);
+  // A checkpoint is kept for each window: a span of years, as a damaged stream
+  // may claim, must not mean millions of them.
+  const Ns length =
+      std::max({AlignDown(options.window), kCellLength,
+                AlignUp(Ns(span.length().value / kMaxWindows))});
   Ns t = span.end;
   while (true) {
     Ns begin = AlignDown(t - length);

@@ -214,7 +214,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   Summary summary(writer, target.process);
   std::bitset<UINT16_MAX + 1> called;
   std::unordered_map<uint32_t, uint32_t> tids;  // own -> host
-  uint64_t count = 0, layers = 0;
+  uint64_t count = 0, layers = 0, damaged = 0;
   CallReader reader(stream);
   WireCall call;
   while (reader.Next(&call)) {
@@ -223,6 +223,10 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
     const int64_t end =
         call.no_end ? std::max(begin, target.end_of_unfinished.value)
                     : std::max(begin, target.clock->ToNs(call.end_ticks));
+    if (Ns(begin) < target.plausible.begin || Ns(end) > target.plausible.end) {
+      ++damaged;
+      continue;
+    }
     uint64_t flags = judge.Judge(f, call);
     if (call.no_end) flags |= call_table::kNoEnd;
     if (!called[call.func]) {
@@ -277,7 +281,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process));
   INGERO_RETURN_IF_ERROR(summary.Flush());
   INGERO_RETURN_IF_ERROR(summary.Finish());
-  return IngestedCalls{count, layers};
+  return IngestedCalls{count, layers, damaged};
 }
 
 }  // namespace ingero::merge

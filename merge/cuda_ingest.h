@@ -39,11 +39,14 @@ struct CudaTarget {
   const ClockMap* clock = nullptr;
   // End of calls that have none: the process's or the trace's.
   Ns end_of_unfinished;
+  // No call can lie outside; one that claims to is damaged.
+  Interval plausible;
 };
 
 struct IngestedCalls {
   uint64_t count = 0;
   uint64_t layers = 0;  // bit per enum ingero_layer
+  uint64_t damaged = 0;  // left out: outside CudaTarget::plausible
 };
 
 // Writes the calls of one stream.

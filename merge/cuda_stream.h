@@ -63,6 +63,8 @@ class CudaStream {
   int64_t created_ns() const { return stream_.created_ns(); }
   // Knots in the host's CLOCK_MONOTONIC.
   const std::vector<Knot>& knots() const { return knots_; }
+  // Adds to what is missing of this stream.
+  void Count(ingero_loss loss, uint64_t count);
 
   const std::map<uint16_t, WireFunction>& functions() const {
     return functions_;
@@ -98,7 +100,6 @@ class CudaStream {
   Status Index();
   void Scan(Block* block, std::string_view records);
   Status ReadRecords(const Block& block, std::string* records) const;
-  void Count(ingero_loss loss, uint64_t count);
   void Seen(uint64_t ticks);
 
   OpenStream stream_;

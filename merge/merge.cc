@@ -226,6 +226,7 @@ class NumberedRows {
 
 struct CudaInput {
   std::unique_ptr<CudaStream> stream;
+  Interval plausible;  // in which its calls can lie
   StreamInfo info;
   std::optional<ClockMap> clock;
   Interval span;
@@ -400,6 +401,12 @@ Status Merger::WriteEvents(StoreWriter* writer) {
     if (c.clock && s.first_ticks() != 0)
       c.span = {Ns(c.clock->ToNs(s.first_ticks())),
                 Ns(c.clock->ToNs(s.last_ticks()))};
+    // A damaged time stamp must not stretch the trace over years. A thread
+    // that waits takes no clock sample, hence the day.
+    Ns last = std::max(Ns(s.created_ns()), span_.end);
+    for (const Knot& k : s.knots()) last = std::max(last, Ns(k.mono_ns));
+    c.plausible = {Ns(s.created_ns()) - kSecond, last + kSecond * 86'400};
+    c.span = c.span.Clip(c.plausible);
     extend(c.span);
   }
   std::sort(cuda_.begin(), cuda_.end(),
@@ -415,6 +422,7 @@ Status Merger::WriteEvents(StoreWriter* writer) {
     if (!c.clock) continue;
     CudaTarget target;
     target.process = c.process;
+    target.plausible = c.plausible;
     target.clock = &*c.clock;
     // As far as the call is known to have lasted: to its process's end, or as
     // long as the trace saw the process.
@@ -433,6 +441,8 @@ Status Merger::WriteEvents(StoreWriter* writer) {
                                      std::max<uint64_t>(s.calls(), 1)),
                              calls_ + n);
                     }));
+    if (c.calls.damaged > 0)
+      c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, c.calls.damaged);
     calls_ += c.calls.count;
   }
   lives_.Finish();
