@@ -195,10 +195,35 @@ class Builder {
       }
     for (Work& w : work_) {
       w.facts.has_kernel = kernel;
+      if (kernel) Unscheduled(&w);
       if (samples > 0)
         w.facts.gpu_utilization =
             percent / static_cast<double>(samples) / 100.0;
     }
+  }
+
+  void Unscheduled(Work* w) {
+    auto feeds = source_.Feeds(report_.window);
+    FeedInterval f;
+    while (feeds->Next(&f)) {
+      if (f.process != w->facts.process) continue;
+      const Interval range = f.range.Clip(report_.window);
+      Ns covered;
+      for (Interval span : source_.trace().kernel_spans())
+        covered += span.Clip(range).length();
+      w->facts.unscheduled += range.length() - covered;
+    }
+    if (w->facts.unscheduled < w->facts.span / 100) {
+      w->facts.unscheduled = Ns(0);
+      return;
+    }
+    const Process& p = report_.processes[w->facts.process];
+    report_.facts.missing.push_back(
+        "scheduling was not recorded for " +
+        FormatDuration(w->facts.unscheduled) + " of " + p.name + "/" +
+        std::to_string(p.pid) +
+        "'s GPU use (ingero-kprobe started late or ended early): what it "
+        "waited for then cannot be judged");
   }
 
   // Second look: every nanosecond to one rule.
@@ -529,6 +554,9 @@ class Builder {
       out += text;
     };
     if (!w.facts.has_kernel) add("no scheduling data (no kernel stream)");
+    if (w.facts.unscheduled > Ns(0))
+      add("no scheduling data for " + FormatDuration(w.facts.unscheduled) +
+          " of it");
     if (!report_.complete) {
       uint64_t lost = 0;
       for (const Loss& loss : report_.losses)

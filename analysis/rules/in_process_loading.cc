@@ -24,8 +24,8 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       "The program prepared its data itself: " +
       context.Top(tally.threads, 1, tally.total()) + " ran host code for " +
       context.Lost(tally) +
-      " before copies to the GPU, which had nothing to do meanwhile. No other "
-      "process was in the way.";
+      " before copies to the GPU, which had nothing to do meanwhile. It waited "
+      "for nobody in that time.";
   Recommend(finding,
             "Fetch whole batches instead of single samples: index the tensor "
             "with the batch's indices (BatchSampler with __getitems__, or "

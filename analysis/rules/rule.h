@@ -31,6 +31,9 @@ struct ProcessFacts {
   std::set<ProcessIndex> on_path;  // processes that the path runs through
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
+  // Of the feeding span, while scheduling was not recorded although it was at
+  // another time: the companion started late or ended early.
+  Ns unscheduled;
 };
 
 // What one rule took of one process.

@@ -24,8 +24,13 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
           : "Checked: CUDA calls only, since no scheduling was recorded";
   finding->claim = "For " + context.Lost(tally) +
                    " the host data do not say why the GPU had no work. " +
+                   (context.facts.unscheduled > Ns(0)
+                        ? "Scheduling was not recorded for " +
+                              FormatDuration(context.facts.unscheduled) +
+                              " of the GPU use. For the rest: "
+                        : std::string()) +
                    checked + ".";
-  if (!context.facts.has_kernel)
+  if (!context.facts.has_kernel || context.facts.unscheduled > Ns(0))
     Recommend(finding,
               "Record again with `sudo ingero-kprobe` running beside the "
               "program.",

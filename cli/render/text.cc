@@ -293,7 +293,7 @@ class TextReport {
     if (facts.clock_error > Ns(0))
       cost = fmt::format("clocks joined within {}; ",
                          FormatDuration(facts.clock_error));
-    cost += fmt::format("recording took {} ({}) from the program",
+    cost += fmt::format("the shim took {} ({}) of the program's time",
                         FormatDuration(facts.tracing_cost),
                         FormatPercent(facts.tracing_cost, r_.span.length()));
     Fact("Accuracy", cost);
