@@ -27,7 +27,7 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                    (context.facts.unscheduled > Ns(0)
                         ? "Scheduling was not recorded for " +
                               FormatDuration(context.facts.unscheduled) +
-                              " of the GPU use. For the rest: "
+                              " of the GPU use. "
                         : std::string()) +
                    checked + ".";
   if (!context.facts.has_kernel || context.facts.unscheduled > Ns(0))
