@@ -15,6 +15,7 @@ tools=(
   g++:g++
   pkg-config:pkg-config
   python3:python3
+  pip3:python3-pip        # fetches CUDA's headers for a test
   clang:clang             # compiles bpf/; without it no ingero-kprobe
   ps:procps               # used by tests and the demo
   setpriv:util-linux

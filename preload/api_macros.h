@@ -21,6 +21,7 @@ typedef struct { uint32_t part[5]; } s20;
 typedef struct { uint64_t part[3]; } s24;
 typedef struct { uint64_t part[4]; } s32;
 typedef struct { uint64_t part[8]; } s64;
+typedef struct { uint64_t part[35]; } s280;
 
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)

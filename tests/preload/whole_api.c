@@ -157,6 +157,7 @@ static void fill_s12(s12 *p) { fill_bytes(p, sizeof(*p)); }
 static void fill_s24(s24 *p) { fill_bytes(p, sizeof(*p)); }
 static void fill_s32(s32 *p) { fill_bytes(p, sizeof(*p)); }
 static void fill_s64(s64 *p) { fill_bytes(p, sizeof(*p)); }
+static void fill_s280(s280 *p) { fill_bytes(p, sizeof(*p)); }
 
 static unsigned calls, wrong;
 
@@ -194,7 +195,7 @@ static void (*const all[])(void) = {
 
 int main(void) {
   (void)fill_f32, (void)fill_s8, (void)fill_s12, (void)fill_s24;
-  (void)fill_s32, (void)fill_s64;
+  (void)fill_s32, (void)fill_s64, (void)fill_s280;
   for (int round = 0; round < 6; round++) {
     whole_api_succeed = round & 1;
     whole_api_answer(whole_api_succeed);
