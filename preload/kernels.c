@@ -18,6 +18,8 @@
 
 /* ---- names --------------------------------------------------------------- */
 
+enum { NAME_BYTES_MAX = 16384 }; /* longer ones are cut; fits any slot */
+
 struct entry {
 	uint64_t kernel; /* host function, CUfunction or CUkernel; 0 = unused */
 	const char *name;
@@ -281,26 +283,31 @@ static void forget(uint64_t kernel)
 	}
 }
 
+/* Length of the kernel's name as recorded; 0: not known. Under the lock. */
+static size_t name_length(uint64_t kernel, const char **name)
+{
+	*name = name_of(find(kernel));
+	return *name ? strnlen(*name, NAME_BYTES_MAX) : 0;
+}
+
 /* Flags for the launch; writes the kernel's name where it is the first. */
 unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel)
 {
-	char text[2048]; /* names beyond it are cut */
 	const char *name;
-	size_t length = 0;
+	size_t length = 0, now;
+	uint64_t mask;
 	uint32_t generation;
 	bool first;
 
 	if (!kernel)
 		return 0;
+	mask = sys_block_signals();
 	ingero_tls.busy++;
 	ingero_lock();
 	generation = ingero_process->kernel_generation;
 	first = add_to_set(kernel);
-	name = first ? name_of(find(kernel)) : NULL;
-	if (name) {
-		length = strnlen(name, sizeof(text) - 1);
-		memcpy(text, name, length);
-	}
+	if (first)
+		length = name_length(kernel, &name);
 	ingero_unlock();
 	if (t->kernel_generation != generation) {
 		memset(t->seen, 0, sizeof(t->seen));
@@ -308,15 +315,22 @@ unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel)
 	}
 	t->first_inside |= first;
 	t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] = kernel;
-	if (first && length) {
+	if (length) {
+		/* May write the slot out, so not under the lock. */
 		struct ingero_kernel *k =
 			ingero_reserve(t, INGERO_RECORD_KERNEL, sizeof(*k) + length + 1);
 
+		/* Its module may have gone meanwhile, and the text with it. */
+		ingero_lock();
+		now = name_length(kernel, &name);
+		if (now)
+			memcpy(k + 1, name, now < length ? now : length);
+		ingero_unlock();
 		k->kernel = kernel;
-		memcpy(k + 1, text, length);
 		ingero_commit(t);
 	}
 	ingero_tls.busy--;
+	sys_restore_signals(mask);
 	return first ? INGERO_CALL_FIRST_USE : 0;
 }
 

@@ -85,6 +85,18 @@ static void set_limit(struct thread_state *t)
 	t->limit = SLOT_BYTES - CALL_BYTES_MAX + 1;
 }
 
+/*
+ * A block that was reserved in vain, unless others came after it: else the file
+ * would grow holes for as long as there is no space.
+ */
+static void give_back(uint64_t number)
+{
+	uint64_t next = number + 1;
+
+	__atomic_compare_exchange_n(&ingero_process->header->blocks_reserved, &next, number,
+				    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* Writes the slot's records to a block of their own. */
 static bool write_block(struct thread_state *t, uint64_t now)
 {
@@ -100,6 +112,7 @@ static bool write_block(struct thread_state *t, uint64_t now)
 	offset = number * INGERO_BLOCK_BYTES;
 	if (!ingero_may_write(offset + INGERO_BLOCK_BYTES)) {
 		sys_close(fd);
+		give_back(number);
 		return false;
 	}
 	memset(&block, 0, sizeof(block));
@@ -115,6 +128,8 @@ static bool write_block(struct thread_state *t, uint64_t now)
 	written = sys_pwrite(fd, t->records, t->pos, offset + sizeof(block)) == (long)t->pos &&
 		  sys_pwrite(fd, &block, sizeof(block), offset) == (long)sizeof(block);
 	sys_close(fd);
+	if (!written)
+		give_back(number);
 	return written;
 }
 
@@ -200,7 +215,8 @@ void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes)
 	struct ingero_record *r;
 
 	bytes = (bytes + 7) & ~(size_t)7;
-	if (t->pos + bytes > SLOT_BYTES)
+	/* A call record fits behind it: call_end has asked for that already. */
+	if (t->pos + bytes > SLOT_BYTES - CALL_BYTES_MAX)
 		write_out(t);
 	r = (struct ingero_record *)(t->records + t->pos);
 	memset(r, 0, bytes);
@@ -227,8 +243,10 @@ static bool map_slot(struct thread_state *t)
 	if (ingero_reserve_space(fd, offset, INGERO_BLOCK_BYTES))
 		slot = sys_mmap(INGERO_BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	sys_close(fd);
-	if (!slot)
+	if (!slot) {
+		give_back(number);
 		return false;
+	}
 	t->slot_block = (uint32_t)number;
 	t->records = (unsigned char *)(slot + 1);
 	slot->slot = t->slot_block;
