@@ -17,6 +17,8 @@
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -104,21 +106,61 @@ static uint64_t to_number(const char *s)
 	return n;
 }
 
-/* One line on stderr, once per process: something the user must set right. */
+static uint64_t stderr_at_load[2]; /* device and inode */
+
+static void stderr_identity(uint64_t *to)
+{
+	struct stat st;
+
+	to[0] = to[1] = 0;
+	if (SYS4(SYS_fstat, 2, &st, 0, 0) == 0) {
+		to[0] = st.st_dev;
+		to[1] = st.st_ino;
+	}
+}
+
+/*
+ * One line on stderr, once per process: something the user must set right. A
+ * reader that has gone or does not read must not stop the program (SIGPIPE, a
+ * full pipe), and descriptor 2 may have become a file of the program's.
+ */
 static void say(const char *start, const char *what, const char *why)
 {
 	static uint32_t said;
 	char line[768];
 	struct text t = { line, line + sizeof(line), false };
+	struct pollfd fd = { .fd = 2, .events = POLLOUT };
+	const uint64_t broken_pipe = 1ULL << (SIGPIPE - 1);
+	const struct timespec at_once = { 0, 0 };
+	uint64_t is[2], mask, pending = 0;
 
 	if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		return;
+	stderr_identity(is);
+	if (memcmp(is, stderr_at_load, sizeof(is)) != 0 ||
+	    SYS4(SYS_poll, &fd, 1, 0, 0) != 1 || fd.revents != POLLOUT)
 		return;
 	add(&t, start);
 	add(&t, what);
 	add(&t, ": ");
 	add(&t, why);
 	add(&t, "\n");
-	SYS4(SYS_write, 2, line, t.at - line, 0);
+	mask = sys_block_signals();
+	SYS4(SYS_rt_sigpending, &pending, sizeof(pending), 0, 0);
+	if (SYS4(SYS_write, 2, line, t.at - line, 0) == -EPIPE && !(pending & broken_pipe))
+		SYS4(SYS_rt_sigtimedwait, &broken_pipe, 0, &at_once, sizeof(broken_pipe));
+	sys_restore_signals(mask);
+}
+
+/*
+ * Said at the first use of CUDA: a process without one is to be left in peace.
+ */
+static const char *odd_setting, *odd_because;
+
+static void note_odd(const char *setting, const char *because)
+{
+	odd_setting = setting;
+	odd_because = because;
 }
 
 void ingero_complain(const char *what, const char *why)
@@ -140,6 +182,7 @@ static void choose_classes(void)
 	};
 	const char *list = env("INGERO_APIS");
 	const uint64_t usual = ~(1ULL << INGERO_CLASS_GETTER);
+	bool understood = false;
 
 	wanted_classes = list && *list && *list != '-' ? 0 : usual;
 	while (list && *list) {
@@ -156,10 +199,13 @@ static void choose_classes(void)
 			if (strlen(classes[i].name) == n && strncmp(word, classes[i].name, n) == 0)
 				bits = 1ULL << classes[i].value;
 		if (!bits && n)
-			say("ingero: ", "INGERO_APIS", "names an unknown class; see docs/environment.md");
+			note_odd("INGERO_APIS", "names an unknown class; see docs/environment.md");
+		understood |= bits != 0;
 		wanted_classes = without ? wanted_classes & ~bits : wanted_classes | bits;
 		list = word + n + (word[n] == ',');
 	}
+	if (!understood)
+		wanted_classes = usual;
 }
 
 bool ingero_wants(unsigned func_class)
@@ -202,7 +248,7 @@ static void choose_clock(void)
 	if (wish && strcmp(wish, "monotonic") == 0)
 		return;
 	if (wish && *wish && strcmp(wish, "tsc") != 0)
-		say("ingero: ", "INGERO_CLOCK", "is neither \"tsc\" nor \"monotonic\"");
+		note_odd("INGERO_CLOCK", "is neither \"tsc\" nor \"monotonic\"");
 	if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
 		return; /* the TSC is not invariant */
 	read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
@@ -562,7 +608,34 @@ static void fill_header(struct ingero_stream_header *h)
 	h->blocks_reserved = 1;
 }
 
-static bool begin_session(struct process *p)
+/* Why a file could not be made, and what to do. */
+static const char *reason(long error)
+{
+	switch (-error) {
+	case EROFS:
+	case EACCES:
+		return "not writable; set INGERO_DIR";
+	case EMFILE:
+	case ENFILE:
+		return "too many open files; raise ulimit -n";
+	case ENOSPC:
+	case EDQUOT:
+		return "no space left; free some or set INGERO_DIR";
+	default:
+		return "cannot create this file; set INGERO_DIR";
+	}
+}
+
+/* What the next attempt may find changed. */
+static bool will_pass(long error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -EINTR ||
+	       error == -ENOSPC || error == -EDQUOT;
+}
+
+enum begun { NOT_BEGUN = 0, RUNS = 1, FAILED = 2 };
+
+static enum begun begin_session(struct process *p)
 {
 	struct folder folder;
 	struct text t = { p->path, p->path + sizeof(p->path), false };
@@ -574,7 +647,7 @@ static bool begin_session(struct process *p)
 	if (!make_folder(&folder)) {
 		ingero_complain(folder.path, "cannot use this folder (missing, a link or "
 					     "another user's); set INGERO_DIR");
-		return false;
+		return FAILED;
 	}
 	add(&t, folder.path);
 	add(&t, "/cuda-");
@@ -584,19 +657,17 @@ static bool begin_session(struct process *p)
 	add(&t, ".ingero");
 	fd = t.full ? -ENAMETOOLONG : sys_open(p->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0) {
-		ingero_complain(p->path, fd == -EROFS || fd == -EACCES ?
-						 "not writable; set INGERO_DIR" :
-						 "cannot create this file; set INGERO_DIR");
-		return false;
+		ingero_complain(p->path, reason(fd));
+		return will_pass(fd) ? NOT_BEGUN : FAILED;
 	}
 	if (SYS4(SYS_fstat, fd, &st, 0, 0) == 0 &&
 	    ingero_reserve_space(fd, 0, INGERO_BLOCK_BYTES))
 		h = sys_mmap(INGERO_BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (!h) {
-		ingero_complain(folder.path, "no space left; free some or set INGERO_DIR");
+		ingero_complain(folder.path, reason(-ENOSPC));
 		SYS4(SYS_unlink, p->path, 0, 0, 0);
 		sys_close(fd);
-		return false;
+		return NOT_BEGUN;
 	}
 	if (folder.uid >= 0)
 		SYS4(SYS_fchown, fd, folder.uid, folder.gid, 0);
@@ -605,9 +676,10 @@ static bool begin_session(struct process *p)
 	p->ino = st.st_ino;
 	fill_header(h);
 	h->calls_skipped = p->early_skips;
+	h->lost[INGERO_LOSS_NO_SLOT] = p->early_losses;
 	__atomic_store_n(&h->magic, INGERO_MAGIC_CUDA, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->header, h, __ATOMIC_RELEASE);
-	return true;
+	return RUNS;
 }
 
 bool ingero_session_begin(struct thread_state *t)
@@ -617,9 +689,9 @@ bool ingero_session_begin(struct thread_state *t)
 	(void)t;
 	ingero_lock();
 	if (!p->begun)
-		p->begun = begin_session(p) ? 1 : 2;
+		p->begun = begin_session(p);
 	ingero_unlock();
-	return p->begun == 1;
+	return p->begun == RUNS;
 }
 
 /* ---- facts about the process --------------------------------------------- */
@@ -728,7 +800,7 @@ static void load(void)
 	p = ingero_wiped_memory(sizeof(*p));
 	if (!p) {
 		disabled = true;
-		ingero_complain("MADV_WIPEONFORK", "needs Linux 4.14 or later");
+		note_odd("MADV_WIPEONFORK", "needs Linux 4.14 or later");
 		return;
 	}
 	choose_classes();
@@ -736,7 +808,7 @@ static void load(void)
 	ingero_process = p;
 }
 
-bool ingero_process_ready(void)
+static bool ready(void)
 {
 	static uint32_t loaded; /* 0 no, 1 in progress, 2 yes */
 	uint32_t none = 0;
@@ -746,6 +818,7 @@ bool ingero_process_ready(void)
 
 		if (__atomic_compare_exchange_n(&loaded, &none, 1, false, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED)) {
+			stderr_identity(stderr_at_load);
 			load();
 			__atomic_store_n(&loaded, 2, __ATOMIC_RELEASE);
 		}
@@ -753,13 +826,28 @@ bool ingero_process_ready(void)
 			SYS4(SYS_sched_yield, 0, 0, 0, 0);
 		sys_restore_signals(mask);
 	}
-	return !disabled && ingero_process->begun != 2;
+	return !disabled && ingero_process->begun != FAILED;
+}
+
+bool ingero_process_ready(void)
+{
+	bool is_ready = ready();
+	const char *odd = odd_setting;
+
+	if (unlikely(odd != NULL)) {
+		odd_setting = NULL;
+		if (is_ready)
+			say("ingero: ", odd, odd_because);
+		else
+			ingero_complain(odd, odd_because);
+	}
+	return is_ready;
 }
 
 /* Early, while there is one thread; a library's earlier call does it, too. */
 __attribute__((constructor)) static void at_load(void)
 {
-	ingero_process_ready();
+	ready();
 }
 
 /* Calls of later exit handlers are still recorded. */

@@ -122,6 +122,7 @@ struct process {
 	unsigned char *pool; /* unused thread states */
 	uint32_t pool_left;
 	uint64_t early_skips; /* left out before there was a header */
+	uint64_t early_losses; /* lost before */
 	uint64_t last_knot_ticks, first_knot_ticks, first_knot_ns;
 	uint64_t cold_interval_ticks;
 	uint32_t knots;

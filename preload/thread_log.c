@@ -61,6 +61,8 @@ void ingero_count_loss(enum ingero_loss loss, uint64_t count)
 
 	if (header)
 		__atomic_fetch_add(&header->lost[loss], count, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(&ingero_process->early_losses, count, __ATOMIC_RELAXED);
 }
 
 void ingero_fold_skipped(struct thread_state *t)
@@ -402,8 +404,10 @@ static struct thread_state *attach_quietly(void)
 	struct thread_state *t = claim_state();
 	uint64_t begin = ingero_ticks();
 
-	if (!t)
+	if (!t) {
+		ingero_complain("a thread's state", "no memory that is wiped by fork");
 		return NULL;
+	}
 	t->depth = 0;
 	memset(t->seen, 0, sizeof(t->seen));
 	if (!ingero_session_begin(t) || (!t->slot && !map_slot(t))) {

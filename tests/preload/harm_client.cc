@@ -2,8 +2,11 @@
 // What a program could notice of the shim: each mode checks one thing from
 // inside and says on stdout what it did. Status 3: something was not as without
 // the shim; stderr says what.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -11,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -348,6 +353,97 @@ void Children(char** argv) {
   (void)argv;
 }
 
+// ---- trouble ---------------------------------------------------------------
+
+// Everything that the recorder asks of the kernel beside the hot path.
+void DenySyscalls() {
+  static const unsigned denied[] = {
+      SYS_openat,    SYS_fallocate, SYS_pwrite64, SYS_prlimit64, SYS_madvise,
+      SYS_tgkill,    SYS_nanosleep, SYS_mkdir,    SYS_lstat,     SYS_statfs,
+      SYS_getcwd,    SYS_readlink,  SYS_uname,    SYS_getrandom, SYS_unlink,
+      SYS_sched_yield};
+  constexpr size_t kDenied = sizeof(denied) / sizeof(denied[0]);
+  std::vector<sock_filter> code;
+  code.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0));
+  for (size_t i = 0; i < kDenied; ++i)
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, denied[i],
+                            static_cast<uint8_t>(kDenied - i), 0));
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+  const sock_fprog program = {static_cast<unsigned short>(code.size()),
+                              code.data()};
+  EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    printf("skip: no seccomp filters here\n");
+    exit(0);
+  }
+}
+
+bool Recorded() {
+  DIR* dir = opendir(getenv("INGERO_DIR"));
+  bool any = false;
+  if (dir) {
+    while (const dirent* e = readdir(dir)) any |= e->d_name[0] != '.';
+    closedir(dir);
+  }
+  return any;
+}
+
+std::vector<int> opened;
+void UseUpDescriptors() {
+  const rlimit few = {64, 64};
+  setrlimit(RLIMIT_NOFILE, &few);
+  for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0;) opened.push_back(fd);
+  EXPECT(errno == EMFILE);
+}
+
+void StartTrouble(const std::string& how) {
+  if (how == "seccomp") {
+    DenySyscalls();
+  } else if (how == "chroot") {
+    EXPECT(chroot("/proc/self/fdinfo") == 0 && chdir("/") == 0);
+  } else if (how == "setuid") {
+    EXPECT(setgid(65534) == 0 && setuid(65534) == 0);
+  } else if (how == "descriptors") {
+    UseUpDescriptors();
+  } else if (how == "deleted") {
+    const std::string dir = getenv("INGERO_DIR");
+    EXPECT(system(("rm -r '" + dir + "'").c_str()) == 0);
+  } else if (how == "closed") {
+    // As daemons do; what comes next gets these numbers.
+    for (int fd = 0; fd < 64; ++fd) close(fd);
+    for (int fd = 0; fd < 3; ++fd)
+      EXPECT(open("/dev/null", O_RDWR) == fd);
+  } else {
+    EXPECT(how == "none");
+  }
+}
+
+// n calls, the trouble, n calls more and n of a thread that is new.
+void Trouble(long n, const std::string& how, long before) {
+  pthread_t t;
+  Mallocs(0, before);
+  StartTrouble(how);
+  Mallocs(n, n);
+  EXPECT(pthread_create(&t, nullptr, Caller, reinterpret_cast<void*>(n)) == 0);
+  pthread_join(t, nullptr);
+  printf("done\n");
+}
+
+// No descriptor at the first call; later there are. Prints the calls made.
+void LateStart(long n) {
+  long made = n;
+  UseUpDescriptors();
+  Mallocs(0, n);
+  for (int fd : opened) close(fd);
+  for (int i = 0; i < 3000 && !Recorded(); ++i) {
+    usleep(10000);
+    Mallocs(made++, 1);
+  }
+  Mallocs(made, n);
+  printf("%ld\n", made + n);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -373,6 +469,10 @@ int main(int argc, char** argv) {
     Detached();
   } else if (mode == "exit_order") {
     ExitOrder(argc > 2 ? argv[2] : "");
+  } else if (mode == "trouble") {
+    Trouble(n, argc > 3 ? argv[3] : "", argc > 4 ? atol(argv[4]) : n);
+  } else if (mode == "late_start") {
+    LateStart(n);
   } else if (mode == "children") {
     Children(argv);
   } else {

@@ -10,6 +10,8 @@ process on stand-ins of CUDA, mostly with and without the shim, and compares.
 import collections
 import os
 import signal
+import subprocess
+import sys
 import unittest
 
 import read_stream
@@ -123,6 +125,111 @@ class HarmTest(unittest.TestCase):
                          [("cudaLaunchHostFunc", 0),
                           ("cudaDeviceSynchronize", 1),
                           ("cuCtxSynchronize", 2)])
+
+    # ---- trouble -------------------------------------------------------
+
+    def test_trouble_after_the_first_calls(self):
+        for how in ("seccomp", "chroot", "setuid", "descriptors", "closed",
+                    "none"):
+            if how in ("chroot", "setuid") and os.geteuid() != 0:
+                continue
+            done = self.alike("trouble", 3000, how)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), how)
+            if done.stdout.startswith("skip"):
+                continue
+            s, = self.streams()
+            self.check_sound(s)
+            self.assertEqual(s.exited, 1)
+            lost = sum(s.lost.values())
+            made = collections.Counter(c.name for c in s.calls)
+            # 9,000 pairs, and those of the runtime's exit handler.
+            self.assertEqual(sum(made.values()) + lost, 18002, how)
+            self.assertEqual(lost > 0, how not in ("none", "closed"), how)
+            self.assertEqual(self.sizes(s)[:1500], [*range(1500)])
+            # Lost ones of written blocks have a time range.
+            self.assertEqual(sum(x[1] for x in s.losses if x[0] == 1),
+                             s.lost.get(1, 0))
+            os.unlink(s.path)
+
+    def test_trouble_before_the_first_call(self):
+        for how in ("seccomp", "chroot", "setuid", "closed", "none"):
+            if how in ("chroot", "setuid") and os.geteuid() != 0:
+                continue
+            bare = self.client("trouble", 500, how, 0, shim=False)
+            done = self.client("trouble", 500, how, 0)
+            self.assertEqual(done.stdout, bare.stdout)
+            if done.stdout.startswith("skip"):
+                continue
+            if how in ("none", "closed"):
+                self.assertEqual(done.stderr, "", how)
+                self.assertEqual(len(self.one().calls), 2002)
+                os.unlink(self.one().path)
+            else:
+                self.assertEqual(len(done.stderr.splitlines()), 1, how)
+                self.assertIn("CUDA calls are not recorded", done.stderr)
+                self.assertEqual(os.listdir(self.dir), [], how)
+
+    def test_unusable_standard_error(self):
+        # A reader that has gone: no SIGPIPE.
+        command = [f"{shim_test.BIN}/harm_client", "linked", "10"]
+        env = {"LD_PRELOAD": shim_test.SHIM, "INGERO_DIR": "/proc/nowhere"}
+        out, into = os.pipe()
+        os.close(out)
+        self.assertEqual(
+            subprocess.run(command, env=env, stderr=into).returncode, 0)
+        os.close(into)
+        # A full pipe that nobody reads: no waiting.
+        out, into = os.pipe()
+        os.set_blocking(into, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(into, b"x" * 4096)
+        os.set_blocking(into, True)
+        self.assertEqual(
+            subprocess.run(command, env=env, stderr=into,
+                           timeout=60).returncode, 0)
+        os.close(out)
+        os.close(into)
+        # Closed, and a file of the program's in its place: no line in it.
+        done = self.run_with(["bash", "-c", f"exec 2>&-; {' '.join(command)}"],
+                             dir="/proc/nowhere")
+        self.assertEqual(done.stderr, "")
+        mine = os.path.join(self.dir, "mine")
+        code = (f"import ctypes, os; os.dup2(os.open({mine!r}, os.O_CREAT | "
+                "os.O_RDWR), 2); r = ctypes.CDLL('libcudart.so.13');"
+                "p = ctypes.c_void_p(); r.cudaMalloc(ctypes.byref(p), 1)")
+        done = self.run_with(
+            [sys.executable, "-c", code], dir="/proc/nowhere",
+            env={"LD_LIBRARY_PATH":
+                 f"{shim_test.LIB}/harm_rt:{shim_test.LIB}/harm_cuda"})
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(os.path.getsize(mine), 0)
+
+    def test_odd_settings_are_no_noise_in_other_programs(self):
+        odd = {"INGERO_APIS": "lunch", "INGERO_CLOCK": "sundial"}
+        done = self.run_with(["bash", "-c", "/bin/true; ls / > /dev/null"],
+                             env=odd)
+        self.assertEqual(done.stderr, "")
+        done = self.client("linked", 10, env=odd)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("ingero: INGERO_", done.stderr)
+        self.assertEqual(len(self.one().calls), 22)  # as without a choice
+
+    def test_folder_deleted_in_the_middle(self):
+        os.makedirs(os.path.join(self.dir, "sub"))
+        done = self.client("trouble", 3000, "deleted",
+                           dir=os.path.join(self.dir, "sub"))
+        self.assertEqual((done.stdout, done.stderr), ("done\n", ""))
+
+    def test_recording_begins_when_there_are_descriptors_again(self):
+        done = self.client("late_start", 700)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("too many open files", done.stderr)
+        s = self.one()
+        lost = s.lost.pop(2)
+        self.assertEqual(s.lost, {})
+        self.assertGreaterEqual(lost, 1400)
+        self.assertEqual(len(s.calls) + lost, 2 * int(done.stdout) + 2)
 
 
 if __name__ == "__main__":
