@@ -38,7 +38,6 @@ std::optional<size_t> KindBytes(uint8_t kind) {
     return sizeof(type);
     INGERO_RECORDS(X)
 #undef X
-    case INGERO_RECORD_NVTX:
     case INGERO_RECORD_GPU_ACTIVITY:
     case INGERO_RECORD_STACK:
       return 0;

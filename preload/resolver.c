@@ -28,7 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "preload/shim.h"
+#include "preload/coverage.h"
 #include "preload/syscalls.h"
 
 static const char *const nodes[GROUPS] = {
@@ -141,6 +141,8 @@ void *ingero_libc_symbol(const char *name)
 __attribute__((visibility("hidden"))) void *(*ingero_real_dlsym)(void *, const char *);
 __attribute__((visibility("hidden"))) void *(*ingero_real_dlvsym)(void *, const char *,
 								   const char *);
+/* Used by dlopen.S. */
+__attribute__((visibility("hidden"))) void *(*ingero_real_dlopen)(const char *, int);
 static void *(*libc_dlsym)(void *, const char *);
 static void *(*real_dlopen)(const char *, int);
 static int (*real_dlclose)(void *);
@@ -166,6 +168,8 @@ static bool loader_ready(void)
 	next = libc_dlsym(RTLD_NEXT, "dlsym");
 	if (next)
 		ingero_real_dlsym = (void *(*)(void *, const char *))next;
+	next = libc_dlsym(RTLD_NEXT, "dlopen");
+	ingero_real_dlopen = next ? (void *(*)(const char *, int))next : real_dlopen;
 	real_dlerror();
 	__atomic_store_n(&ready, true, __ATOMIC_RELEASE);
 	return true;
@@ -400,61 +404,6 @@ static void *real_of(struct copy *copy, unsigned row)
 	return p;
 }
 
-/* ---- coverage ------------------------------------------------------------ */
-
-static uint64_t ways[INGERO_WAY_ESCAPED + 1];
-static struct {
-	char name[64];
-	uint64_t count;
-} escaped[32];
-static uint32_t escaped_count, coverage_changes;
-
-unsigned ingero_coverage_changes(void)
-{
-	return __atomic_load_n(&coverage_changes, __ATOMIC_RELAXED);
-}
-
-static void count_way(unsigned way)
-{
-	__atomic_fetch_add(&ways[way], 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&coverage_changes, 1, __ATOMIC_RELAXED);
-}
-
-/* `name` was handed out unwrapped. Beyond the table's end: one common row. */
-static void count_escape(const char *name)
-{
-	size_t length = strnlen(name, sizeof(escaped[0].name) - 1);
-	uint32_t i;
-
-	ingero_lock();
-	for (i = 0; i < escaped_count; i++)
-		if (strncmp(escaped[i].name, name, length) == 0 && !escaped[i].name[length])
-			break;
-	if (i == escaped_count) {
-		if (i == sizeof(escaped) / sizeof(escaped[0])) {
-			i--;
-			memcpy(escaped[i].name, "(others)", 9);
-		} else {
-			memcpy(escaped[i].name, name, length);
-			__atomic_store_n(&escaped_count, i + 1, __ATOMIC_RELEASE);
-		}
-	}
-	escaped[i].count++;
-	ingero_unlock();
-	__atomic_fetch_add(&coverage_changes, 1, __ATOMIC_RELAXED);
-}
-
-void ingero_coverage_each(void (*emit)(void *, unsigned, uint64_t, const char *), void *to)
-{
-	uint32_t n = __atomic_load_n(&escaped_count, __ATOMIC_ACQUIRE);
-
-	for (unsigned way = INGERO_WAY_LINKED; way < INGERO_WAY_ESCAPED; way++)
-		if (ways[way])
-			emit(to, way, ways[way], "");
-	for (uint32_t i = 0; i < n; i++)
-		emit(to, INGERO_WAY_ESCAPED, escaped[i].count, escaped[i].name);
-}
-
 /* ---- wrapper to real ----------------------------------------------------- */
 
 static struct caller *known_caller(uintptr_t address)
@@ -506,7 +455,7 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 				p = look_up(handle, name, NULL);
 		}
 		if (p && !is_ours(p)) {
-			count_way(INGERO_WAY_LINKED);
+			ingero_cover_module();
 			if (global) {
 				void *anchor = look_up(RTLD_NEXT, anchor_of(group), node);
 
@@ -563,6 +512,8 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 		copy = choose_copy(group, row, &m, false);
 		real = copy ? real_of(copy, row) : NULL;
 	}
+	if (real)
+		ingero_cover_linked(row);
 	if (real && caller && !cell->span) {
 		ingero_lock();
 		if (!cell->span) {
@@ -631,10 +582,11 @@ static void *wrap(const char *name, void *p)
 	struct copy *copy = row >= 0 ? copy_of(group, p) : NULL;
 
 	if (copy && copy == first_copy[group] && real_of(copy, (unsigned)row) == p) {
-		count_way(INGERO_WAY_DLSYM);
+		ingero_cover_pointer(INGERO_WAY_DLSYM, (unsigned)row);
 		return wrappers_of(group)[row];
 	}
-	count_escape(name);
+	ingero_cover_escape(name, copy && copy != first_copy[group] ? INGERO_ESCAPE_COPY :
+								      INGERO_ESCAPE_UNKNOWN);
 	return p;
 }
 
@@ -656,10 +608,10 @@ static void *wrap_next(const char *name, void *p)
 	}
 	row = group < GROUPS ? ingero_find_row(name, group) : -1;
 	if (row < 0) {
-		count_escape(name);
+		ingero_cover_escape(name, INGERO_ESCAPE_UNKNOWN);
 		return p;
 	}
-	count_way(INGERO_WAY_DLSYM);
+	ingero_cover_pointer(INGERO_WAY_DLSYM, (unsigned)row);
 	return wrappers_of(group)[row];
 }
 
@@ -683,17 +635,27 @@ static void reverse(struct copy *copy)
  * its address. The wrapper of exactly that address takes its place: which
  * suffix (_v2, _ptsz) the version meant is thus the driver's decision.
  */
-void ingero_map_proc_address(const char *name, void **out)
+void ingero_map_proc_address(enum group asked, const char *name, void **out)
 {
+	const enum ingero_coverage_way way =
+		asked == GROUP_DRIVER ? INGERO_WAY_PROC_ADDRESS : INGERO_WAY_DRIVER_ENTRY;
 	void *p = out ? *out : NULL;
 	struct copy *copy;
 	int best = -1;
 
-	if (!p || !name || is_ours(p) || !loader_ready())
+	if (!p || !name || !loader_ready())
 		return;
+	if (is_ours(p)) { /* the runtime had it from a wrapped cuGetProcAddress */
+		for (unsigned row = 0; row < ingero_api_driver_rows; row++)
+			if (ingero_wrappers_0[row] == p) {
+				ingero_cover_pointer(way, row);
+				break;
+			}
+		return;
+	}
 	copy = copy_of(GROUP_DRIVER, p);
 	if (!copy || copy != first_copy[GROUP_DRIVER]) {
-		count_escape(name);
+		ingero_cover_escape(name, INGERO_ESCAPE_COPY);
 		return;
 	}
 	if (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE)) {
@@ -720,10 +682,10 @@ void ingero_map_proc_address(const char *name, void **out)
 			best = (int)row;
 	}
 	if (best < 0) {
-		count_escape(name);
+		ingero_cover_escape(name, INGERO_ESCAPE_UNKNOWN);
 		return;
 	}
-	count_way(INGERO_WAY_PROC_ADDRESS);
+	ingero_cover_pointer(way, (unsigned)best);
 	*out = ingero_wrappers_0[best];
 }
 
@@ -731,29 +693,27 @@ void ingero_map_proc_address(const char *name, void **out)
 
 #define TAIL ((void *)1) /* dlsym.S jumps to the real one */
 
+/* Driver and runtime functions, not cublas and kin. */
+static bool is_cuda_name(const char *name)
+{
+	if (strncmp(name, "__cuda", 6) == 0)
+		return true;
+	if (strncmp(name, "cuda", 4) == 0)
+		name += 2;
+	return name[0] == 'c' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
 /*
- * RTLD_NEXT and names we do not know go on by a tail jump, so that the loader
- * sees the true caller. For RTLD_DEFAULT and the program's own handle the
+ * For RTLD_DEFAULT and the program's own handle the
  * shim's exports come first in the search; they must not make CUDA look
  * present where it is not.
  */
-__attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const char *name,
-							 const char *version, void *caller)
+static void *answer_dlsym(void *handle, const char *name, const char *version, void *caller)
 {
 	struct module m;
 	void *p, *next, *own;
-	int saved;
+	int saved = errno;
 
-	if (!loader_ready())
-		return NULL;
-	if (handle == RTLD_NEXT || !name || (strncmp(name, "cu", 2) != 0 &&
-					     strncmp(name, "__cuda", 6) != 0))
-		return TAIL;
-	if (ingero_find_row(name, GROUP_DRIVER) < 0 && ingero_find_row(name, GROUP_RT11) < 0 &&
-	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0)
-		return TAIL;
-	ingero_process_ready(); /* before any lock is taken */
-	saved = errno;
 	next = look_up(RTLD_NEXT, name, version);
 	p = version ? ingero_real_dlvsym(handle, name, version) : ingero_real_dlsym(handle, name);
 	if (!p && handle != RTLD_DEFAULT)
@@ -782,4 +742,64 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 	else
 		libc_dlsym(RTLD_NEXT, name);
 	return NULL;
+}
+
+/*
+ * RTLD_NEXT and names we do not know go on by a tail jump, so that the loader
+ * sees the true caller.
+ */
+__attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const char *name,
+							 const char *version, void *caller)
+{
+	void *p;
+
+	if (!loader_ready())
+		return NULL;
+	if (handle == RTLD_NEXT || !name ||
+	    (strncmp(name, "cu", 2) != 0 && strncmp(name, "__cuda", 6) != 0))
+		return TAIL;
+	if (ingero_find_row(name, GROUP_DRIVER) < 0 && ingero_find_row(name, GROUP_RT11) < 0 &&
+	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0) {
+		int saved = errno;
+
+		if (is_cuda_name(name) && ingero_process_ready() &&
+		    look_up(handle, name, version))
+			ingero_cover_escape(name, INGERO_ESCAPE_UNKNOWN);
+		errno = saved;
+		return TAIL;
+	}
+	ingero_process_ready(); /* before any lock is taken */
+	p = answer_dlsym(handle, name, version, caller);
+	if (p && strncmp(name, "cuGetProcAddress", 16) == 0) {
+		struct module m;
+
+		find_module((uintptr_t)caller, &m);
+		if (m.found)
+			ingero_cover_asked_by(m.name);
+	}
+	return p;
+}
+
+/* ---- dlopen -------------------------------------------------------------- */
+
+/*
+ * Used by dlopen.S, which jumps on to the real one: the loader then sees the
+ * true caller, whose RUNPATH counts. A library bound deeply finds the runtime
+ * before the shim, so the bit is cleared.
+ */
+__attribute__((visibility("hidden"))) int ingero_dlopen_mode(const char *file, int mode)
+{
+	int saved = errno;
+	bool keep;
+
+	loader_ready();
+	if (mode & RTLD_DEEPBIND) {
+		keep = ingero_keeps_deepbind();
+		if (file && !(mode & RTLD_NOLOAD))
+			ingero_cover_deepbind(file, keep);
+		if (!keep)
+			mode &= ~RTLD_DEEPBIND;
+	}
+	errno = saved;
+	return mode;
 }

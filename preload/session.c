@@ -12,10 +12,10 @@
  *   INGERO_APIS        classes to record, separated by commas: "all", "default"
  *                      (all but getter), names as in wire.h, "-name" leaves out
  *   INGERO_CLOCK       "monotonic": time stamps from clock_gettime, not the TSC
+ *   INGERO_KEEP_DEEPBIND=1  leave RTLD_DEEPBIND of dlopen alone
  */
 #include <cpuid.h>
 #include <errno.h>
-#include <link.h>
 #include <stdlib.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,6 +25,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "preload/coverage.h"
 #include "preload/syscalls.h"
 #include "preload/traced_call.h"
 
@@ -35,6 +36,7 @@ struct process *ingero_process = &no_process;
 bool ingero_use_tsc;
 
 static bool disabled;
+static bool keeps_deepbind;
 static uint64_t wanted_classes; /* bit per enum ingero_class */
 static uint64_t tsc_hz;
 
@@ -720,47 +722,6 @@ static void emit_process(struct thread_state *t)
 	ingero_commit(t);
 }
 
-static void emit_way(void *to, unsigned way, uint64_t count, const char *text)
-{
-	struct thread_state *t = to;
-	size_t n = strlen(text);
-	struct ingero_coverage *c;
-
-	n = n > 1024 ? 1024 : n;
-	c = ingero_reserve(t, INGERO_RECORD_COVERAGE, sizeof(*c) + n + 1);
-	c->way = (__u16)way;
-	c->count = count;
-	memcpy(c + 1, text, n);
-	ingero_commit(t);
-}
-
-static int emit_library(struct dl_phdr_info *info, size_t size, void *to)
-{
-	static const char *const parts[] = { "libcuda.so", "libcudart", "libcublas", "libcudnn",
-					     "libnccl", "libcufft", "libcusparse", "libcusolver",
-					     "libcurand", "libtorch_cuda", "libnvrtc", "libnvJitLink",
-					     "libcupti" };
-
-	(void)size;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (info->dlpi_name && strstr(info->dlpi_name, parts[i])) {
-			emit_way(to, INGERO_WAY_MAPPED, 1, info->dlpi_name);
-			break;
-		}
-	return 0;
-}
-
-void ingero_emit_coverage(struct thread_state *t)
-{
-	struct process *p = ingero_process;
-	uint32_t changes = ingero_coverage_changes();
-
-	if (__atomic_exchange_n(&p->coverage_seen, changes, __ATOMIC_RELAXED) == changes)
-		return;
-	dl_iterate_phdr(emit_library, t);
-	ingero_coverage_each(emit_way, t);
-}
-
 /* The first thread of a session describes the process. */
 void ingero_emit_start_records(struct thread_state *t)
 {
@@ -778,7 +739,7 @@ void ingero_emit_start_records(struct thread_state *t)
 	if (!first)
 		return;
 	emit_process(t);
-	dl_iterate_phdr(emit_library, t);
+	ingero_emit_all_coverage(t);
 	ingero_knot(t);
 	end = ingero_ticks();
 	self = ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
@@ -789,12 +750,25 @@ void ingero_emit_start_records(struct thread_state *t)
 
 /* ---- load and exit ------------------------------------------------------- */
 
+static bool is_set(const char *name)
+{
+	const char *value = env(name);
+
+	return value && *value && strcmp(value, "0") != 0;
+}
+
+bool ingero_keeps_deepbind(void)
+{
+	ingero_process_ready();
+	return disabled || keeps_deepbind;
+}
+
 static void load(void)
 {
-	const char *off = env("INGERO_DISABLE");
 	struct process *p;
 
-	disabled = off && *off && strcmp(off, "0") != 0;
+	disabled = is_set("INGERO_DISABLE");
+	keeps_deepbind = is_set("INGERO_KEEP_DEEPBIND");
 	if (disabled)
 		return;
 	p = ingero_wiped_memory(sizeof(*p));
@@ -862,7 +836,7 @@ __attribute__((destructor)) static void at_exit(void)
 	if (t->slot && t->open) {
 		call_close(t);
 		ingero_knot(t);
-		ingero_emit_coverage(t);
+		ingero_emit_all_coverage(t); /* libraries come without a change */
 		call_open(t);
 	}
 	ingero_retire_all();

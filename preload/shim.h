@@ -7,6 +7,7 @@
  *   thread_log.c  a thread's slot: attach, write out, retire
  *   session.c     the process's stream: folder, file, header, clock, exit
  *   resolver.c    which real function a wrapper calls; dlsym and kin
+ *   coverage.c    what of all that was seen, and what escaped
  *   kernels.c     kernel names, first uses, streams under capture
  *
  * Threads:    struct thread_state belongs to its thread. Everything in struct
@@ -139,12 +140,12 @@ void ingero_unlock(void);
 /* session.c */
 bool ingero_session_begin(struct thread_state *t); /* false: no recording */
 bool ingero_wants(unsigned func_class);
+bool ingero_keeps_deepbind(void); /* dlopen is to be left alone */
 COLD bool ingero_process_ready(void); /* false: recording is off */
 int ingero_stream_open(void);
 bool ingero_reserve_space(int fd, uint64_t offset, uint64_t bytes);
 void *ingero_wiped_memory(size_t bytes);
 void ingero_emit_start_records(struct thread_state *t);
-void ingero_emit_coverage(struct thread_state *t);
 void ingero_knot(struct thread_state *t);
 void ingero_complain(const char *what, const char *why);
 extern bool ingero_use_tsc;
@@ -171,15 +172,15 @@ struct cell {
 	uintptr_t span;
 };
 COLD void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t caller);
-COLD void ingero_map_proc_address(const char *name, void **out);
-void ingero_coverage_each(void (*emit)(void *, unsigned way, uint64_t count, const char *text),
-			  void *to);
-unsigned ingero_coverage_changes(void);
+COLD void ingero_map_proc_address(enum group asked, const char *name, void **out);
 /* By row; NULL where the group lacks the row. One per group (wrappers.c). */
 extern void *const ingero_wrappers_0[], *const ingero_wrappers_11[];
 extern void *const ingero_wrappers_12[], *const ingero_wrappers_13[];
 /* Looked up by name in libc; NULL where there is none. */
 void *ingero_libc_symbol(const char *name);
+
+/* coverage.c: what was not written yet, where anything changed */
+void ingero_emit_coverage(struct thread_state *t);
 
 /* kernels.c */
 COLD unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel);

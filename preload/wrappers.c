@@ -114,7 +114,7 @@ HELPER unsigned direction_of_spaces(unsigned from, unsigned to)
 #define NOTHING (void)0
 #define KERNEL_NAME(out, name) ingero_kernel_named(OUT(out), name)
 #define KERNEL_ALIAS(out, known) ingero_kernel_alias(OUT(out), (uintptr_t)(known))
-#define PROC_ADDRESS(name, out) ingero_map_proc_address(name, out)
+#define PROC_ADDRESS(name, out) ingero_map_proc_address(THIS_GROUP, name, out)
 #define CAPTURE_BEGIN(s) ingero_capture_begin((uintptr_t)(s))
 #define CAPTURE_END(s) ingero_capture_end((uintptr_t)(s))
 #define REGISTER_FUNCTION(module, host, name) ingero_kernel_registered(module, host, name)

@@ -190,8 +190,8 @@ struct ingero_block_header {
 /* ---- records ------------------------------------------------------------ */
 
 /*
- * Kinds on disk: append, never renumber or reuse. NVTX, GPU_ACTIVITY and STACK
- * are reserved now so that readers of this version skip them knowingly.
+ * Kinds on disk: append, never renumber or reuse. GPU_ACTIVITY and STACK are
+ * reserved now so that readers of this version skip them knowingly.
  */
 #define INGERO_RECORDS(X)                     \
 	X(CALL, 1, struct ingero_call)        \
@@ -202,13 +202,14 @@ struct ingero_block_header {
 	X(LOSS, 6, struct ingero_loss_range)  \
 	X(SELF, 7, struct ingero_self_cost)   \
 	X(PROCESS, 8, struct ingero_process)  \
-	X(COVERAGE, 9, struct ingero_coverage)
+	X(COVERAGE, 9, struct ingero_coverage) \
+	X(NVTX, 32, struct ingero_nvtx)       \
+	X(NVTX_NAME, 35, struct ingero_nvtx_name)
 
 enum ingero_record_kind {
 #define X(id, value, type) INGERO_RECORD_##id = value,
 	INGERO_RECORDS(X)
 #undef X
-	INGERO_RECORD_NVTX = 32,
 	INGERO_RECORD_GPU_ACTIVITY = 33,
 	INGERO_RECORD_STACK = 34,
 };
@@ -385,18 +386,74 @@ struct ingero_process {
 };
 
 enum ingero_coverage_way {
-	INGERO_WAY_MAPPED = 1,   /* a CUDA library is mapped: text = path */
+	INGERO_WAY_MAPPED = 1,   /* a CUDA library is mapped: text = its real path */
 	INGERO_WAY_LINKED = 2,   /* reached through the PLT */
 	INGERO_WAY_DLSYM = 3,
 	INGERO_WAY_PROC_ADDRESS = 4,
-	INGERO_WAY_ESCAPED = 5,  /* handed out unwrapped: text = name and reason */
+	INGERO_WAY_ESCAPED = 5,  /* handed out unwrapped: text = name, detail = why */
+	INGERO_WAY_DRIVER_ENTRY = 6, /* by cudaGetDriverEntryPoint and kin */
+	/* A module that took cuGetProcAddress by dlsym, as a runtime does: text =
+	 * its path. One that is no libcudart has a runtime linked in. */
+	INGERO_WAY_ASKED_BY = 7,
+	/* Opened with RTLD_DEEPBIND: text = the file. detail 0: the shim cleared
+	 * the bit; 1: it was kept, and the library's own CUDA calls go unseen. */
+	INGERO_WAY_DEEPBIND = 8,
+	/* Functions that were resolved by the way in detail: text = names,
+	 * separated by blanks; count = how many. */
+	INGERO_WAY_ENTRIES = 9,
+	/* Not of the shim: what the companion saw of a process that has a CUDA
+	 * library mapped. text = its path, count = enum ingero_cuda_process. */
+	INGERO_WAY_PROCESS = 10,
 };
 
+enum ingero_escape_reason {
+	INGERO_ESCAPE_UNKNOWN = 0, /* no wrapper for that name or address */
+	INGERO_ESCAPE_COPY = 1,    /* of a second copy of its library */
+};
+
+/* A process with a CUDA library, as the companion sees it from outside. */
+enum ingero_cuda_process {
+	INGERO_CUDA_SHIM_MAPPED = 1 << 0,
+	INGERO_CUDA_SHIM_ASKED = 1 << 1,    /* LD_PRELOAD names the shim */
+	INGERO_CUDA_SECURE = 1 << 2,        /* AT_SECURE: setuid and kin */
+	INGERO_CUDA_STATIC = 1 << 3,        /* no dynamic loader */
+	INGERO_CUDA_DISABLED = 1 << 4,      /* INGERO_DISABLE is set */
+	INGERO_CUDA_KEEP_DEEPBIND = 1 << 5, /* INGERO_KEEP_DEEPBIND is set */
+	INGERO_CUDA_NO_ENVIRON = 1 << 6,    /* its environment could not be read */
+};
+
+/*
+ * Counts are totals so far: a later record of the same way, detail and text
+ * replaces an earlier one.
+ */
 struct ingero_coverage {
 	struct ingero_record r;
-	__u16 way;      /* enum ingero_coverage_way */
-	__u16 reserved;
+	__u16 way;    /* enum ingero_coverage_way */
+	__u16 detail; /* by way; ESCAPED: enum ingero_escape_reason */
 	__u64 count;
+	/* text, NUL-terminated, padded to 8 */
+};
+
+enum ingero_nvtx_kind {
+	INGERO_NVTX_NESTED = 1,  /* push and pop: ends on its thread, in order */
+	INGERO_NVTX_PROCESS = 2, /* start and end: may end on another thread */
+	INGERO_NVTX_MARK = 3,    /* a moment: duration 0 */
+};
+
+/* A range that the program marked, written when it ends. r.flags = kind. */
+struct ingero_nvtx {
+	struct ingero_record r;
+	__u32 name;   /* id of an NVTX_NAME record; 0 = no name */
+	__u64 start_ticks;
+	__u64 duration_ticks;
+	__u32 domain; /* id of an NVTX_NAME record; 0 = the default domain */
+	__u32 reserved;
+};
+
+/* A text of NVTX records, once per stream, before or after its first use. */
+struct ingero_nvtx_name {
+	struct ingero_record r;
+	__u32 id;
 	/* text, NUL-terminated, padded to 8 */
 };
 

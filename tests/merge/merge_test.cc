@@ -731,7 +731,7 @@ TEST(Merge, LossesAreCountedAndPlaced) {
   unknown[2] = 2;
   s.Raw(10, unknown);
   std::string reserved = unknown;
-  reserved[0] = INGERO_RECORD_NVTX;
+  reserved[0] = INGERO_RECORD_STACK;
   s.Raw(10, reserved);
   s.Call(10, kSync, kT0 + 3 * kMs, 500);
   s.Write(dir / "cuda-10-1.ingero");

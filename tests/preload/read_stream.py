@@ -17,7 +17,8 @@ KINDS = {1: "CALL", 2: "THREAD", 3: "KNOT", 4: "NAME", 5: "KERNEL", 6: "LOSS",
          7: "SELF", 8: "PROCESS", 9: "COVERAGE"}
 WORDS = ["NONE", "BYTES", "STREAM", "KERNEL", "EVENT", "DST", "SRC", "ADDRESS",
          "DEVICE", "CONTEXT", "GRAPH", "BLOCKS", "MODULE", "FLAGS"]
-WAYS = {1: "MAPPED", 2: "LINKED", 3: "DLSYM", 4: "PROC_ADDRESS", 5: "ESCAPED"}
+WAYS = {1: "MAPPED", 2: "LINKED", 3: "DLSYM", 4: "PROC_ADDRESS", 5: "ESCAPED",
+        6: "DRIVER_ENTRY", 7: "ASKED_BY", 8: "DEEPBIND", 9: "ENTRIES"}
 
 
 class Call:
@@ -38,7 +39,8 @@ class Stream:
         self.path = path
         self.calls, self.knots, self.threads = [], [], []
         self.kernels, self.names, self.losses = {}, {}, []
-        self.coverage, self.self_costs, self.process = [], [], None
+        self.coverage, self.coverage_facts = [], []
+        self.self_costs, self.process = [], None
         self.inflight, self.torn, self.kernel_records = [], 0, []
         self.blocks = {"LIVE": 0, "DATA": 0, "EMPTY": 0}
         with open(path, "rb") as f:
@@ -137,9 +139,11 @@ class Stream:
             n = struct.unpack_from("<I", r, 4)[0]
             self.process = r[16:16 + n]
         elif kind == 9:
-            way, _, count = struct.unpack_from("<HHQ", r, 4)
-            self.coverage.append((WAYS.get(way, way), count,
-                                  r[16:].split(b"\0")[0].decode()))
+            way, detail, count = struct.unpack_from("<HHQ", r, 4)
+            text = r[16:].split(b"\0")[0].decode()
+            self.coverage.append((WAYS.get(way, way), count, text))
+            self.coverage_facts.append((WAYS.get(way, way), detail, count,
+                                        text))
 
 
 def load(path):

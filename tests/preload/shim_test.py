@@ -87,13 +87,13 @@ class ShimTest(unittest.TestCase):
                      "cudaMalloc@libcudart.so.11.0",
                      "__cudaLaunchKernel@@libcudart.so.13",
                      "__cudaLaunchKernel_ptsz@libcudart.so.12",
-                     "cuLaunchKernel_ptsz", "cuGetProcAddress_v2", "dlsym",
+                     "cuLaunchKernel_ptsz", "cuGetProcAddress_v2", "dlopen", "dlsym",
                      "dlvsym"):
             self.assertIn(name, names)
         names.discard("Name")
         other = {n for n in names if not n.startswith(("cu", "__cuda"))}
         self.assertLessEqual(other, {
-            "dlsym", "dlvsym", "libcudart.so.13", "libcudart.so.12",
+            "dlopen", "dlsym", "dlvsym", "libcudart.so.13", "libcudart.so.12",
             "libcudart.so.11.0", "libcudart.so.13@@libcudart.so.13",
             "libcudart.so.12@@libcudart.so.12",
             "libcudart.so.11.0@@libcudart.so.11.0"})

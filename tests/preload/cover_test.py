@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Coverage: what the shim saw is told name by name, and so is what it did not.
+
+  cover_test.py --shim libingero_cuda.so --bin DIR --lib DIR --parts DIR
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import read_stream  # noqa: E402
+
+SHIM = BIN = LIB = PARTS = None
+NOW_DEEP = os.RTLD_NOW | os.RTLD_DEEPBIND
+
+
+class CoverTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="ingero-cover-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def run_with(self, command, shim=True, env=None):
+        full = {k: v for k, v in os.environ.items()
+                if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
+        full["INGERO_DIR"] = self.dir
+        if shim:
+            full["LD_PRELOAD"] = SHIM
+        full.update(env or {})
+        done = subprocess.run([str(c) for c in command], env=full,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+        return done.stdout
+
+    def client(self, *args, **kw):
+        return self.run_with([f"{BIN}/cover_client", *args], **kw)
+
+    def one(self):
+        streams = read_stream.load_folder(self.dir)
+        self.assertEqual(len(streams), 1)
+        s = streams[0]
+        os.unlink(s.path)
+        return s
+
+    def facts(self, s, way):
+        """Last record of each (detail, text): counts are totals."""
+        return {(detail, text): count
+                for w, detail, count, text in s.coverage_facts if w == way}
+
+    def names(self, s, way):
+        return {name for (detail, text) in self.facts(s, "ENTRIES")
+                if read_stream.WAYS[detail] == way for name in text.split()}
+
+    def test_functions_are_named_by_the_way_they_were_resolved(self):
+        self.run_with([f"{BIN}/shim_client", "linked", 10])
+        s = self.one()
+        self.assertEqual(self.names(s, "LINKED"), {"cudaMalloc"})
+        self.assertEqual(self.names(s, "DLSYM"), set())
+        self.run_with([f"{BIN}/shim_client", "dlsym", 10])
+        s = self.one()
+        self.assertEqual(self.names(s, "DLSYM"), {"cudaMalloc"})
+        self.assertEqual(self.names(s, "LINKED"), set())
+
+    def test_libraries_are_told_with_links_followed(self):
+        folder = os.path.join(self.dir, "lib")
+        os.mkdir(folder)
+        full = os.path.join(folder, "libcudart.so.13.0.96")
+        shutil.copy(f"{LIB}/small_rt13/libcudart.so.13", full)
+        os.symlink("libcudart.so.13.0.96", f"{folder}/libcudart.so.13")
+        self.run_with([f"{BIN}/shim_client", "linked", 10],
+                      env={"LD_LIBRARY_PATH": folder})
+        self.assertEqual(list(self.facts(self.one(), "MAPPED")),
+                         [(0, os.path.realpath(full))])
+
+    def test_a_function_newer_than_the_table_works_and_is_named(self):
+        command = ("driver", f"{PARTS}/driver/libcuda.so.1")
+        bare = self.client(*command, shim=False)
+        self.assertEqual(bare, "0 77 1 0\n")
+        self.assertEqual(self.client(*command), bare)
+        s = self.one()
+        self.assertEqual([c.name for c in s.calls if c.name == "cuInit"],
+                         ["cuInit"])
+        # Once by cuGetProcAddress, once by dlsym.
+        self.assertEqual(self.facts(s, "ESCAPED"), {(0, "cuBrandNew"): 2})
+        self.assertEqual(self.names(s, "PROC_ADDRESS"), {"cuInit"})
+        self.assertEqual(self.names(s, "DLSYM"), {"cuGetProcAddress_v2"})
+        # Who asked is where a static runtime lies.
+        asked, = self.facts(s, "ASKED_BY")
+        self.assertEqual(asked[1], os.path.realpath(f"{BIN}/cover_client"))
+
+    def test_a_forked_child_tells_its_own(self):
+        code = ("import ctypes, os; r = ctypes.CDLL('libcudart.so.12');"
+                "p = ctypes.c_void_p(); f = r.cudaMalloc;"
+                "f(ctypes.byref(p), 1);"
+                "os.fork() or (f(ctypes.byref(p), 2), os._exit(0));"
+                "os.wait()")
+        # _exit skips the shim's exit handler: enough calls to see a clock
+        # sample, at which coverage is written.
+        code = code.replace("f(ctypes.byref(p), 2)",
+                            "[f(ctypes.byref(p), 2) for i in range(20000)]")
+        self.run_with([sys.executable, "-c", code],
+                      env={"LD_LIBRARY_PATH": f"{LIB}/small_rt12"})
+        streams = read_stream.load_folder(self.dir)
+        self.assertEqual(len(streams), 2)
+        for s in streams:
+            self.assertEqual(self.names(s, "DLSYM"), {"cudaMalloc"})
+            self.assertEqual(len(self.facts(s, "MAPPED")), 1)
+
+    def test_a_deep_bound_plug_in_is_seen(self):
+        plug_in = f"{LIB}/plug_in_13.so"
+        for flags in (os.RTLD_NOW, NOW_DEEP, os.RTLD_LAZY | os.RTLD_DEEPBIND):
+            bare = self.client("plug-in", flags, plug_in, shim=False)
+            self.assertEqual(bare, "13 13\n")
+            self.assertEqual(self.client("plug-in", flags, plug_in), bare)
+            s = self.one()
+            self.assertEqual([c.name for c in s.calls],
+                             ["cudaGetDeviceCount"] * 2)
+            deep = flags & os.RTLD_DEEPBIND
+            self.assertEqual(self.facts(s, "DEEPBIND"),
+                             {(0, plug_in): 1} if deep else {})
+
+    def test_the_bit_is_kept_on_request(self):
+        plug_in = f"{LIB}/plug_in_13.so"
+        for setting in ("INGERO_KEEP_DEEPBIND", "INGERO_DISABLE"):
+            self.assertEqual(self.client("plug-in", NOW_DEEP, plug_in,
+                                         env={setting: "1"}), "13 13\n")
+            # Bound to its own runtime: not seen.
+            self.assertEqual(os.listdir(self.dir), [])
+        # Once anything else is seen, it is said that this was not.
+        code = ("import ctypes, sys; r = ctypes.CDLL('libcudart.so.12');"
+                f"p = ctypes.CDLL('{plug_in}', mode={NOW_DEEP});"
+                "n = ctypes.c_int(); r.cudaGetDeviceCount(ctypes.byref(n));"
+                "print(n.value, p.plug_in_which())")
+        out = self.run_with([sys.executable, "-c", code],
+                            env={"LD_LIBRARY_PATH": f"{LIB}/small_rt12",
+                                 "INGERO_KEEP_DEEPBIND": "1"})
+        self.assertEqual(out, "12 13\n")
+        s = self.one()
+        self.assertEqual(len(s.calls), 1)
+        self.assertEqual(self.facts(s, "DEEPBIND"), {(1, plug_in): 1})
+
+    def test_dlopen_is_seen_to_come_from_its_true_caller(self):
+        for flags in (os.RTLD_NOW, NOW_DEEP):
+            command = ("runpath", flags, f"{PARTS}/libcover_opener.so",
+                       "libcover_leaf.so")
+            bare = self.client(*command, shim=False)
+            # The program itself finds no leaf; the library does.
+            self.assertEqual(bare, "0 42\n")
+            self.assertEqual(self.client(*command), bare)
+
+
+def main():
+    global SHIM, BIN, LIB, PARTS
+    parser = argparse.ArgumentParser()
+    for option in ("shim", "bin", "lib", "parts"):
+        parser.add_argument("--" + option, required=True)
+    options, rest = parser.parse_known_args()
+    SHIM, BIN, LIB, PARTS = (options.shim, options.bin, options.lib,
+                             options.parts)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
