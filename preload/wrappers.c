@@ -5,9 +5,7 @@
  * majors, each exported under the version node of its own library, so that a
  * process with two runtimes reaches the right one from each caller.
  */
-#include <string.h>
-
-#include "preload/api_macros.h"
+#include "preload/api_words.h"
 #include "preload/traced_call.h"
 
 #if GROUP == 0
@@ -33,92 +31,19 @@
 #define VISIBLE __attribute__((visibility("default")))
 #endif
 
-/* ---- the words of the table ---------------------------------------------- */
-
-#define OUT(p) (ok && (p) ? *(const __u64 *)(uintptr_t)(p) : 0)
-#define FIELD(p, offset) (ok && (p) ? *(const __u64 *)((uintptr_t)(p) + (offset)) : 0)
-#define FIELD32(p, offset) (ok && (p) ? *(const __u32 *)((uintptr_t)(p) + (offset)) : 0)
-#define PART(a, offset) part_of(&(a), offset)
-#define GRID(p) grid_blocks(ok, p)
-#define SUM(p, n) sum_of(ok, p, n)
-#define PLACE(p, offset) place_of(ok, p, offset)
-#define PER_THREAD(s) ((s) ? (__u64)(uintptr_t)(s) : 2)
-
-/* No group uses all of them. */
-#define HELPER static inline __attribute__((unused))
-
-#define UNKNOWN INGERO_COPY_UNKNOWN
-#define H2D INGERO_COPY_H2D
-#define D2H INGERO_COPY_D2H
-#define D2D INGERO_COPY_D2D
-#define PEER INGERO_COPY_PEER
-#define DEFAULT INGERO_COPY_DEFAULT
-#define KIND(k) direction_of_kind((unsigned)(k))
-#define SPACES(p, from, to) direction_of_spaces(FIELD32(p, from), FIELD32(p, to))
-
-HELPER __u64 part_of(const void *p, unsigned offset)
-{
-	__u64 part;
-
-	memcpy(&part, (const char *)p + offset, sizeof(part));
-	return part;
-}
-
-HELPER __u64 grid_blocks(bool ok, const void *p)
-{
-	const __u32 *d = p;
-
-	return ok && d ? (__u64)d[0] * d[1] * d[2] : 0;
-}
-
-HELPER __u64 sum_of(bool ok, const void *p, __u64 n)
-{
-	const __u64 *sizes = p;
-	__u64 sum = 0;
-
-	if (ok && sizes)
-		for (__u64 i = 0; i < n; i++)
-			sum += sizes[i];
-	return sum;
-}
-
-/* A memory type (1 = host), then, at +8, the host and device addresses. */
-HELPER __u64 place_of(bool ok, const void *p, unsigned offset)
-{
-	if (FIELD32(p, offset) == 3)
-		return 0; /* an array has no address */
-	return FIELD32(p, offset) == 1 ? FIELD(p, offset + 8) : FIELD(p, offset + 16);
-}
-
-HELPER unsigned direction_of_kind(unsigned kind)
-{
-	static const __u8 of[] = { INGERO_COPY_H2H, INGERO_COPY_H2D, INGERO_COPY_D2H,
-				   INGERO_COPY_D2D, INGERO_COPY_DEFAULT };
-
-	return kind < sizeof(of) ? of[kind] : UNKNOWN;
-}
-
-HELPER unsigned direction_of_spaces(unsigned from, unsigned to)
-{
-	if (from == 0 || to == 0)
-		return UNKNOWN;
-	if (from == 4 || to == 4)
-		return DEFAULT;
-	if (from == 1)
-		return to == 1 ? INGERO_COPY_H2H : H2D;
-	return to == 1 ? D2H : D2D;
-}
-
 /* ---- what the shim learns ------------------------------------------------ */
 
-#define NOTHING (void)0
-#define KERNEL_NAME(out, name) ingero_kernel_named(OUT(out), name)
-#define KERNEL_ALIAS(out, known) ingero_kernel_alias(OUT(out), (uintptr_t)(known))
-#define PROC_ADDRESS(name, out) ingero_map_proc_address(THIS_GROUP, name, out)
-#define CAPTURE_BEGIN(s) ingero_capture_begin((uintptr_t)(s))
-#define CAPTURE_END(s) ingero_capture_end((uintptr_t)(s))
-#define REGISTER_FUNCTION(module, host, name) ingero_kernel_registered(module, host, name)
-#define UNREGISTER(module) ingero_kernels_unregister(module)
+#define NOTHING (void)ok
+#define KERNEL_NAME(out, name) if (ok) ingero_kernel_named(OUT(out), name)
+#define KERNEL_ALIAS(out, known) if (ok) ingero_kernel_alias(OUT(out), (uintptr_t)(known))
+#define PROC_ADDRESS(name, out) if (ok) ingero_map_proc_address(THIS_GROUP, name, out)
+#define CAPTURE_BEGIN(s) if (ok) ingero_capture_begin((uintptr_t)(s))
+/* 901 to 907: the capture was no good, and is over. */
+#define CAPTURE_END(s) \
+	if (ok || (status > 900 && status < 908)) ingero_capture_end((uintptr_t)(s))
+#define REGISTER_FUNCTION(module, host, name) \
+	if (ok) ingero_kernel_registered(module, host, name)
+#define UNREGISTER(module) if (ok) ingero_kernels_unregister(module)
 
 /* ---- the wrapper --------------------------------------------------------- */
 
@@ -202,8 +127,7 @@ static struct cell cells[API_ROWS_MAX];
 			call_end(t, row, INGERO_CLASS_##cls, depth, start, status,     \
 				 flags, nw, word);                                     \
 		}                                                                      \
-		if (ok)                                                                \
-			then;                                                          \
+		then;                                                                  \
 		GIVE_##ret;                                                            \
 	}                                                                              \
 	VISIBLE ret LOCAL(sym)(DECL##n kinds) __attribute__((alias("wrap_" #sym)));    \
