@@ -84,6 +84,7 @@ class Builder {
     Summaries summaries = source_.Summarize(report_.window);
     report_.operations = std::move(summaries.operations);
     report_.activities = std::move(summaries.activities);
+    PageCosts();
     if (options_.pid) {
       std::erase_if(report_.facts.coverage, [&](const CoverageFact& c) {
         return c.process != kNone && !Wanted(c.process);
@@ -98,6 +99,30 @@ class Builder {
                      [](const Operation& a, const Operation& b) {
                        return a.total > b.total;
                      });
+  }
+
+  // The companion measures what a lone first touch costs. The program's own
+  // pages may cost less (many at once) or more (they are also freed and
+  // zeroed; in a virtual machine the host may fault too), so where the kernel
+  // counted the process's time in the kernel, that is divided among its pages.
+  // Other system calls may be in it: hence the limit.
+  void PageCosts() {
+    constexpr int64_t kMost = 4;
+    constexpr Ns kEnough{100'000'000};  // 25 ticks of 4 ms
+    const Ns lone = report_.facts.page_cost;
+    report_.page_costs.assign(report_.processes.size(), lone);
+    bool counted = false;
+    for (const ProcessActivity& a : report_.activities)
+      counted = counted || a.kernel > Ns(0);
+    if (!counted || lone <= Ns(0)) return;
+    for (const ProcessActivity& a : report_.activities)
+      if (a.process < report_.page_costs.size() && a.pages > 0 &&
+          a.running >= kEnough)
+        report_.page_costs[a.process] =
+            std::min(Ns(static_cast<int64_t>(
+                         static_cast<double>(a.kernel.value) /
+                         static_cast<double>(a.pages))),
+                     lone * kMost);
   }
 
   bool Wanted(ProcessIndex p) const {
@@ -403,20 +428,18 @@ class Builder {
     if (!waiting.empty())
       f->timeline.push_back(
           {TimelineLine::Layer::kSystem, at,
-           context.Top(waiting, 2, sum(waiting)) +
-               " was ready but had no CPU "
-               "for " +
-               FormatDuration(sum(waiting)) +
+           "Ready but without a CPU for " + FormatDuration(sum(waiting)) +
+               ": " + context.Top(waiting, 2, sum(waiting)) +
                (holders.empty()
                     ? std::string("; who held it is not known.")
                     : "; held by " + context.Top(holders, 3, sum(waiting)) +
                           ".")});
     if (!sleeping.empty())
       f->timeline.push_back({TimelineLine::Layer::kSystem, at,
-                             context.Top(sleeping, 2, sum(sleeping)) +
-                                 " was asleep for " +
-                                 FormatDuration(sum(sleeping)) +
-                                 " and no other thread was to wake it."});
+                             "Asleep for " + FormatDuration(sum(sleeping)) +
+                                 ", with no other thread to wake it: " +
+                                 context.Top(sleeping, 2, sum(sleeping)) +
+                                 "."});
     if (!running.empty())
       f->timeline.push_back({TimelineLine::Layer::kHost, at,
                              "Work on the way to the next GPU submission: " +

@@ -104,6 +104,7 @@ struct ProcessActivity {
   uint64_t calls = 0;
   uint64_t preempted = 0, slept = 0, yielded = 0;  // context switches by kind
   Ns running, runnable, sleeping, io;
+  Ns kernel;  // part of running; sampled by the kernel's tick, 0 = not known
   Ns average_off_cpu, worst_off_cpu;
   uint64_t pages = 0;
   uint64_t min_faults = 0, maj_faults = 0;
@@ -151,6 +152,8 @@ struct Report {
   std::vector<Finding> findings;  // most lost time first
   std::vector<NotEvaluated> not_evaluated;
   std::string verdict;  // one or two sentences: the answer
+  // By process: what taking a page cost it. 0 = not known. See PageCosts().
+  std::vector<Ns> page_costs;
 };
 
 // What BuildReport reads: the trace, plus what attribution stored. Rows that

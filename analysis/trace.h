@@ -158,6 +158,7 @@ struct Switch {
   bool wake_from_irq = false;  // woken by a timer, device or network interrupt
   uint64_t prev_pages = 0;     // pages allocated since its previous switch-out
   uint64_t prev_min_faults = 0, prev_maj_faults = 0;
+  Ns prev_kernel;  // of its CPU time, in the kernel; sampled by the tick
 };
 
 // State of a thread at some moment.

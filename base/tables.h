@@ -26,7 +26,8 @@ enum Col : size_t {
   kT, kPrevTid, kPrevTgid, kNextTid, kNextTgid, kFlags, kPrevState,
   kPrevSyscall,  // number + 1; 0 = none
   kPrevArg0, kPrevArg1, kWakeT, kWakerTid, kWakerTgid, kPrevPages,
-  kPrevLargeAllocs, kPrevMinFaults, kPrevMajFaults, kCount
+  kPrevLargeAllocs, kPrevMinFaults, kPrevMajFaults, kPrevKernelUs,
+  kCount
 };
 inline constexpr Column kColumns[] = {
     {"t_ns", kDelta},        {"prev_tid", kDelta},   {"prev_tgid", kDelta},
@@ -35,7 +36,7 @@ inline constexpr Column kColumns[] = {
     {"prev_arg1", kPlain},   {"wake_ns", kMinusTime}, {"waker_tid", kPlain},
     {"waker_tgid", kPlain},  {"prev_pages", kPlain},
     {"prev_large_allocs", kPlain}, {"prev_min_faults", kPlain},
-    {"prev_maj_faults", kPlain}};
+    {"prev_maj_faults", kPlain}, {"prev_kernel_us", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{1, "switches", kColumns, false};
 }  // namespace switch_table
@@ -226,6 +227,7 @@ enum Col : size_t {
   kT, kTid, kTgid, kPreempted, kSlept, kYielded, kRunningNs, kRunnableNs,
   kSleepingNs, kIoNs, kWorstOffCpuNs, kPages, kMinFaults, kMajFaults,
   kSeconds,  // whole seconds that the row covers; 0 = 1
+  kKernelNs,  // part of running_ns, sampled
   kCount
 };
 inline constexpr Column kColumns[] = {
@@ -233,7 +235,8 @@ inline constexpr Column kColumns[] = {
     {"preempted", kPlain}, {"slept", kPlain},      {"yielded", kPlain},
     {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
     {"io_ns", kPlain},     {"worst_off_cpu_ns", kPlain}, {"pages", kPlain},
-    {"min_faults", kPlain}, {"maj_faults", kPlain}, {"seconds", kPlain}};
+    {"min_faults", kPlain}, {"maj_faults", kPlain}, {"seconds", kPlain},
+    {"kernel_ns", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{21, "sched_summary", kColumns, false};
 }  // namespace sched_summary_table

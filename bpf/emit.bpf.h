@@ -32,12 +32,13 @@ struct ingero_task_state {
 	u32 waker_tgid;
 	u16 wake_flags;	  /* INGERO_WAKE_* */
 	u8 left_runnable; /* last switch-out: preempted or yielded */
-	u8 has_faults;	  /* min_flt and maj_flt below are valid */
+	u8 has_faults;	  /* min_flt, maj_flt and stime_ns are valid */
 	u32 pages;
 	u32 large_allocs;
-	u32 reserved;
+	u32 flushed; /* part of pages that PAGES events told already */
 	u64 min_flt;
 	u64 maj_flt;
+	u64 stime_ns;
 };
 
 struct {

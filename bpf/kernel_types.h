@@ -87,6 +87,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	u64 start_boottime;
+	u64 stime;
 	unsigned long min_flt;
 	unsigned long maj_flt;
 	char comm[16];

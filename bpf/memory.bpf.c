@@ -22,16 +22,17 @@ int BPF_PROG(on_mm_page_alloc, struct page *page, unsigned int order)
 	s->pages += 1U << (order & 31);
 	if (order >= LARGE_ORDER)
 		s->large_allocs++;
-	if (s->pages < INGERO_PAGES_FLUSH)
+	if (s->pages - s->flushed < INGERO_PAGES_FLUSH)
 		return 0;
 
-	/* Many pages without a switch: report them where they happen. */
+	/* Many pages without a switch: report them where they happen. The
+	 * switch tells them once more, for whom the running time matters. */
 	e = reserve_task_event();
 	if (!e)
 		return 0; /* they stay for the next record */
 	fill_task(e, task, INGERO_TASK_EVENT_PAGES, NULL);
-	e->code = s->pages;
-	s->pages = 0;
+	e->code = s->pages - s->flushed;
+	s->flushed = s->pages;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -116,20 +116,25 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	e->prev_large_allocs = 0;
 	e->prev_min_faults = 0;
 	e->prev_maj_faults = 0;
+	e->prev_kernel_us = 0;
 	if (p) {
 		u64 min_flt = prev->min_flt, maj_flt = prev->maj_flt;
+		u64 stime_ns = prev->stime;
 
 		e->prev_pages = p->pages;
 		e->prev_large_allocs = p->large_allocs;
 		p->pages = 0;
+		p->flushed = 0;
 		p->large_allocs = 0;
 		if (p->has_faults) {
 			e->prev_min_faults = min_flt - p->min_flt;
 			e->prev_maj_faults = maj_flt - p->maj_flt;
+			e->prev_kernel_us = (stime_ns - p->stime_ns) / 1000;
 		}
 		p->has_faults = 1;
 		p->min_flt = min_flt;
 		p->maj_flt = maj_flt;
+		p->stime_ns = stime_ns;
 	}
 
 	e->wake_ns = 0;
@@ -153,7 +158,6 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 		n->wake_ns = 0;
 	}
 	e->flags = flags;
-	e->reserved = 0;
 	/* A wake-up of the reader costs 1-2 us a switch; it polls. */
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;

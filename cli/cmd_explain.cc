@@ -5,6 +5,7 @@
 
 #include "analysis/report.h"
 #include "base/text.h"
+#include "base/trace_dir.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/render/report.h"
@@ -166,9 +167,11 @@ int RunExplain(const Args& args, const Io& io) {
   };
   const bool named = !o.db.empty();
   if (!named) {
-    Result<std::string> newest = merge::FindNewestStore();
+    Result<merge::FoundStore> newest = merge::FindNewestStore(DefaultTraceDirs());
     if (!newest.ok()) return fail(newest.status());
-    o.db = *newest;
+    o.db = newest->path;
+    if (!newest->note.empty())
+      PrintError(io, "explain", "note: " + newest->note);
   }
   auto source = merge::OpenStore(o.db);
   if (!source.ok()) return fail(source.status());

@@ -111,7 +111,12 @@ int RunList(const Args& args, const Io& io) {
   if (auto status = Parse(app, args, io)) return *status;
 
   if (dirs.empty()) dirs = DefaultTraceDirs();
-  const std::vector<merge::Recording> recordings = merge::ListRecordings(dirs);
+  std::vector<std::string> problems;
+  const std::vector<merge::Recording> recordings =
+      merge::ListRecordings(dirs, &problems);
+  for (const std::string& problem : problems)
+    PrintError(io, "list", problem);
+  if (recordings.empty() && !problems.empty()) return kFailed;
   if (recordings.empty()) {
     PrintError(io, "list",
                fmt::format("no recordings in {}; record a program first: "

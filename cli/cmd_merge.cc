@@ -32,8 +32,11 @@ std::string Quoted(const std::vector<std::string>& dirs) {
 
 // "" where there is something to merge; else what to do.
 std::string NothingToMerge(const merge::MergeOptions& options) {
+  std::vector<std::string> problems;
   const std::vector<merge::Recording> recordings =
-      merge::ListRecordings(options.dirs);
+      merge::ListRecordings(options.dirs, &problems);
+  if (recordings.empty() && !problems.empty())
+    return fmt::format("nothing can be merged: {}", fmt::join(problems, "; "));
   if (recordings.empty())
     return fmt::format(
         "nothing to merge in {}; record a program first: "

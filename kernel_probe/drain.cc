@@ -31,7 +31,8 @@ void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
                           e.prev_pages,
                           e.prev_large_allocs,
                           e.prev_min_faults,
-                          e.prev_maj_faults};
+                          e.prev_maj_faults,
+                          e.prev_kernel_us};
   static_assert(std::size(row) == switch_table::kCount);
   values->insert(values->end(), std::begin(row), std::end(row));
 }

@@ -101,7 +101,8 @@ ParsedArgs ParseArgs(int argc, char** argv) {
   app.add_option("--ready-file", o.ready_file,
                  "Create this file once recording")
       ->type_name("PATH");
-  app.add_flag("--quiet", o.quiet, "Errors and losses only");
+  app.add_flag("--quiet", o.quiet,
+               "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");
   try {
     app.parse(argc, argv);

@@ -60,10 +60,12 @@ class Timelines {
   Status OnSwitch(std::span<const uint64_t> row, uint16_t cpu);
   // `thread` came to `cpu` at or before `t` and left it unseen.
   void Forget(ThreadIndex thread, uint16_t cpu, int64_t t);
-  // Pages of a thread that does not switch.
+  // Pages of a thread that has not switched yet; the switch repeats them.
   Status OnPages(ThreadIndex thread, int64_t t, uint64_t pages) {
     INGERO_RETURN_IF_ERROR(Advance(t));
-    Dirty(thread).sum[sched_summary_table::kPages] += pages;
+    State& s = Dirty(thread);
+    s.sum[sched_summary_table::kPages] += pages;
+    s.pages_told += pages;
     return {};
   }
   // Scheduling is recorded from `t` on.
@@ -80,6 +82,7 @@ class Timelines {
     uint16_t cpu = 0;
     uint32_t syscall = 0;  // plus 1
     int64_t since = 0;
+    uint64_t pages_told = 0;  // by OnPages since its last switch-out
     std::array<uint64_t, sched_summary_table::kCount> sum{};
   };
   State& At(ThreadIndex thread) {
@@ -261,9 +264,12 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
       ++s.sum[kPreempted];
     else if (s.state != ThreadState::kDead)
       ++s.sum[kSlept];
-    s.sum[kPages] += row[kPrevPages];
+    s.sum[kPages] +=
+        row[kPrevPages] - std::min(row[kPrevPages], s.pages_told);
+    s.pages_told = 0;
     s.sum[kMinFaults] += row[kPrevMinFaults];
     s.sum[kMajFaults] += row[kPrevMajFaults];
+    s.sum[kKernelNs] += row[kPrevKernelUs] * 1000;
   }
 
   if (row[kNextTid] != 0) {

@@ -772,27 +772,49 @@ Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
   return std::unique_ptr<analysis::ReportSource>(std::move(*reader));
 }
 
-Result<std::string> FindNewestStore() {
-  const std::vector<std::string> dirs = DefaultTraceDirs();
-  std::string newest, places;
-  timespec newest_time{};
+Result<FoundStore> FindNewestStore(const std::vector<std::string>& dirs) {
+  std::vector<std::string> problems;
+  const std::vector<Recording> recordings =
+      ListRecordings(dirs, dirs.size() > 1, &problems);
+  FoundStore found;
+  std::string places;
   for (const std::string& dir : dirs) {
     places += (places.empty() ? "" : ", ") + dir;
+    // The first folder is where the caller's programs record.
+    if (!found.path.empty()) continue;
+    timespec newest{};
     for (const std::string& store : ListStores(dir)) {
       struct stat st;
       if (stat((store + "/data.mdb").c_str(), &st) != 0) continue;
-      const bool later =
-          std::tie(st.st_mtim.tv_sec, st.st_mtim.tv_nsec) >
-          std::tie(newest_time.tv_sec, newest_time.tv_nsec);
-      if (!newest.empty() && !later) continue;
-      newest = store;
-      newest_time = st.st_mtim;
+      if (!found.path.empty() &&
+          std::tie(st.st_mtim.tv_sec, st.st_mtim.tv_nsec) <=
+              std::tie(newest.tv_sec, newest.tv_nsec))
+        continue;
+      found.path = store;
+      newest = st.st_mtim;
     }
   }
-  if (newest.empty())
-    return Status::Error("no merged recording in " + places +
-                         "; run `ingero merge` first");
-  return newest;
+  const bool unmerged =
+      !recordings.empty() &&
+      std::none_of(dirs.begin(), dirs.end(), [&](const std::string& dir) {
+        return access((dir + "/" + recordings.back().id + ".store/data.mdb")
+                          .c_str(),
+                      F_OK) == 0;
+      });
+  if (found.path.empty()) {
+    std::string why = "no merged recording in " + places;
+    if (!problems.empty())
+      why += fmt::format(" ({})", fmt::join(problems, "; "));
+    return Status::Error(why + "; run `ingero merge` first");
+  }
+  if (unmerged)
+    found.note = "the newest recording (" + recordings.back().id +
+                 ") is not merged: run `ingero merge` to have it explained; "
+                 "this is " + found.path;
+  else if (!found.path.starts_with(dirs.front() + "/"))
+    found.note = dirs.front() + " has no merged recording; this is " +
+                 found.path;
+  return found;
 }
 
 }  // namespace ingero::merge

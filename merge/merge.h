@@ -42,13 +42,19 @@ struct Recording {
   bool merged = false;       // the store exists
 };
 
-// Oldest first. Folders that do not exist are skipped.
+// Oldest first. Folders that do not exist are skipped. `problems` gets a line
+// for each folder that can't be read, and where there is no recording for each
+// stream that can't.
 // first_leads: folders after the first give only kernel streams, and only to
 // recordings of the first, as long as that holds any stream. So it is for
 // DefaultTraceDirs(); folders that were asked for by name are equals.
 std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
-                                      bool first_leads);
-std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs);
+                                      bool first_leads,
+                                      std::vector<std::string>* problems =
+                                          nullptr);
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
+                                      std::vector<std::string>* problems =
+                                          nullptr);
 
 struct MergeOptions {
   std::vector<std::string> dirs;  // empty: base/trace_dir.h DefaultTraceDirs()

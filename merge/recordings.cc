@@ -162,23 +162,11 @@ bool WriterRuns(const ingero_stream_header& header) {
   return header.pid != 0 && StartTicks(header.pid) == header.start_clock_ticks;
 }
 
-std::optional<StreamInfo> InspectStream(const std::string& path) {
+StreamInfo InspectStream(const std::string& path) {
   StreamInfo info;
   info.path = path;
   auto stream = OpenStreamFile(path);
   if (!stream.ok()) {
-    // Empty files and other programs' files are no streams; a stream that
-    // can't be read is worth a line.
-    uint64_t magic = 0;
-    auto file = InputFile::Open(path);
-    if (!file.ok()) {
-      info.problem = file.status().message();
-      return info;
-    }
-    auto got = file->ReadAt(0, &magic, sizeof(magic));
-    if (!got.ok() || *got != sizeof(magic) ||
-        (magic != INGERO_MAGIC_CUDA && magic != INGERO_MAGIC_KERNEL))
-      return std::nullopt;
     info.problem = stream.status().message();
     return info;
   }
@@ -207,21 +195,28 @@ std::optional<StreamInfo> InspectStream(const std::string& path) {
   return info;
 }
 
-std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs) {
-  return ListRecordings(dirs, dirs.size() > 1 && dirs == DefaultTraceDirs());
+std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
+                                      std::vector<std::string>* problems) {
+  return ListRecordings(dirs, dirs.size() > 1 && dirs == DefaultTraceDirs(),
+                        problems);
 }
 
 std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
-                                      bool first_leads) {
+                                      bool first_leads,
+                                      std::vector<std::string>* problems) {
   std::vector<StreamInfo> streams;
   for (const std::string& dir : dirs) {
     std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
-    if (open == nullptr) continue;
+    if (open == nullptr) {
+      if (problems != nullptr && errno != ENOENT)
+        problems->push_back(Status::Errno("read folder " + dir, errno)
+                                .message());
+      continue;
+    }
     while (const dirent* entry = readdir(open.get())) {
       const std::string_view name = entry->d_name;
-      if (!name.ends_with(kSuffix)) continue;
-      auto info = InspectStream(dir + "/" + std::string(name));
-      if (info) streams.push_back(std::move(*info));
+      if (name.ends_with(kSuffix))
+        streams.push_back(InspectStream(dir + "/" + std::string(name)));
     }
   }
   std::sort(streams.begin(), streams.end(),
@@ -280,9 +275,11 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
                             b.streams.front().created_real_ns;
                    });
   // Said with the newest recording: when they were made is not known.
-  if (!recordings.empty())
-    for (StreamInfo& s : unreadable)
+  for (StreamInfo& s : unreadable)
+    if (!recordings.empty())
       recordings.back().streams.push_back(std::move(s));
+    else if (problems != nullptr)
+      problems->push_back(s.problem);
   std::map<std::string, int> used;
   for (Recording& r : recordings) {
     r.id = StemOf(r.streams.front());

@@ -3,7 +3,6 @@
 #ifndef INGERO_MERGE_RECORDINGS_H_
 #define INGERO_MERGE_RECORDINGS_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,9 @@
 
 namespace ingero::merge {
 
-// Reads the header and where the stream ends. A file that is not a stream at
-// all gives no info (nullopt); one that is but can't be read has a `problem`.
-std::optional<StreamInfo> InspectStream(const std::string& path);
+// Reads the header and where the stream ends. What can't be read, or is no
+// stream, has a `problem`.
+StreamInfo InspectStream(const std::string& path);
 
 // Folders in `dir` that have a store's name (not opened).
 std::vector<std::string> ListStores(const std::string& dir);

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "analysis/report.h"
 #include "base/status.h"
@@ -19,9 +20,14 @@ namespace ingero::merge {
 Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
     const std::string& path);
 
-// The newest merged store in the default trace folders; an error that says
-// which command makes one where there is none.
-Result<std::string> FindNewestStore();
+struct FoundStore {
+  std::string path;
+  std::string note;  // "", or why it may not be the one that is meant
+};
+// The newest merged store of the first of the folders (for the CLI:
+// DefaultTraceDirs()) that has one; an error that says which command makes one
+// where there is none.
+Result<FoundStore> FindNewestStore(const std::vector<std::string>& dirs);
 
 }  // namespace ingero::merge
 

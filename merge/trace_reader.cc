@@ -441,6 +441,7 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     s->prev_pages = row[kPrevPages];
     s->prev_min_faults = row[kPrevMinFaults];
     s->prev_maj_faults = row[kPrevMajFaults];
+    s->prev_kernel = NsOf(row[kPrevKernelUs]) * 1000;
     return true;
   };
   return MakeCursor<Switch>(
@@ -733,6 +734,7 @@ Summaries TraceReader::Summarize(Interval window) const {
       a.pages += part(kPages);
       a.min_faults += part(kMinFaults);
       a.maj_faults += part(kMajFaults);
+      a.kernel += NsOf(part(kKernelNs));
     }
     NoteUnreadable(rows);
   };

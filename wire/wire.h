@@ -504,13 +504,15 @@ struct ingero_ring_switch {
 	__u32 waker_tgid;
 	__u16 prev_state; /* masked __state */
 	__s16 prev_syscall; /* number while asleep; -1 = none (page fault, kthread) */
-	__u32 prev_pages;   /* pages allocated (order expanded) */
+	__u32 prev_pages;   /* pages allocated (order expanded), with those that
+			     * PAGES events told before */
 	__u64 prev_arg0;    /* first two syscall arguments */
 	__u64 prev_arg1;
 	__u32 prev_large_allocs; /* allocations of order >= 4 */
 	__u32 prev_min_faults;
 	__u32 prev_maj_faults;
-	__u32 reserved;
+	__u32 prev_kernel_us; /* of its CPU time, in the kernel (tsk->stime: sampled
+			       * by the tick unless VIRT_CPU_ACCOUNTING_GEN) */
 };
 
 enum ingero_task_event {
@@ -521,8 +523,8 @@ enum ingero_task_event {
 	INGERO_TASK_EVENT_OOM_KILL = 5,
 	INGERO_TASK_EVENT_SIGNAL = 6, /* fatal signal delivered: code = signal */
 	INGERO_TASK_EVENT_EXISTING = 7, /* taken from /proc when recording began */
-	INGERO_TASK_EVENT_PAGES = 8,  /* flush of page counts of a thread that has
-				       * not switched; code = pages */
+	INGERO_TASK_EVENT_PAGES = 8,  /* so far, of a thread that has not switched:
+				       * code = pages since its last such event */
 };
 
 struct ingero_ring_task {

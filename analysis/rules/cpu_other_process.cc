@@ -21,7 +21,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim = "The GPU waited " + context.Lost(tally) + " because " +
                    context.Top(tally.threads, 2, tally.total()) +
-                   " was ready to run while another program held the CPU (" +
+                   " had to wait for a CPU that another program held (" +
                    context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
             "Move that program to other CPUs or another time (taskset, "

@@ -22,8 +22,8 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The GPU waited " + context.Lost(tally) + " because " +
       context.Top(tally.threads, 2, tally.total()) +
-      " was ready to run while the program's own threads or processes held "
-      "the CPU (" +
+      " had to wait for a CPU that the program's own threads or processes "
+      "held (" +
       context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
             "Start fewer threads: cap thread pools (OMP_NUM_THREADS, "

@@ -27,7 +27,7 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The GPU waited " + context.Lost(tally) + " because " +
       context.Top(tally.threads, 2, tally.total()) +
-      " was ready to run and had no CPU: the program's own loader held it (" +
+      " had to wait for a CPU: the program's own loader held it (" +
       context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
             "Use fewer loader processes (DataLoader num_workers)" +

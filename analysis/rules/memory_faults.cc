@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Claim:       Host code on the path allocated so many pages that their
-//              measured cost is at least half of its time: an estimate.
-// Needs:       Kernel stream and the measured cost of a page.
+// Claim:       Host code on the path allocated so many pages that their cost
+//              is at least half of its time: an estimate.
+// Needs:       Kernel stream, and what a page costs: the process's time in the
+//              kernel over its pages, else the companion's measurement.
 // Near-miss:   Some pages in much host code: the host code is the cause.
 // See docs/rules.md.
 #include "analysis/rules/registry.h"
@@ -14,9 +15,8 @@ namespace {
 constexpr double kMinShare = 0.5;
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
-  // An estimate: pages times the cost of a first touch, measured by the
-  // companion. It is the cause only where it is most of the cell.
-  const Ns page_cost = context.report.facts.page_cost;
+  // An estimate. It is the cause only where it is most of the cell.
+  const Ns page_cost = context.PageCost(context.ProcessOf(cell.thread));
   if (page_cost <= Ns(0) || cell.pages == 0 ||
       cell.state != ThreadState::kRunning || cell.reason != Reason::kHostCode ||
       context.IsIngero(cell.thread))
@@ -32,12 +32,17 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
   const std::string who = tally.threads.empty()
                               ? std::string("the program")
                               : context.Name(Sorted(tally.threads)[0].first);
-  finding->claim =
-      who + " spent about " + context.Lost(tally) +
-      " taking new pages from the kernel (" + FormatCount(tally.pages) +
-      " pages at " + FormatDuration(context.report.facts.page_cost) +
-      " each) while the GPU waited. The time is an estimate: pages on the "
-      "critical path times the cost of a page measured on this machine.";
+  const Ns cost =
+      tally.threads.empty()
+          ? Ns(0)
+          : context.PageCost(
+                context.ProcessOf(Sorted(tally.threads)[0].first));
+  finding->claim = who + " spent about " + context.Lost(tally) +
+                   " taking new pages from the kernel (" +
+                   FormatCount(tally.pages) + " pages at " +
+                   FormatDuration(cost) +
+                   " each) while the GPU waited. The time is an estimate: "
+                   "pages on the critical path times what a page cost.";
   AddEvidence(
       finding, "pages", static_cast<double>(tally.pages), "count",
       FormatCount(tally.pages) + " pages were allocated on the critical path.");

@@ -65,6 +65,11 @@ class Context {
   bool IsIngero(ThreadIndex thread) const;
   bool Descends(ProcessIndex child, ProcessIndex ancestor) const;
   CallClass ClassOf(FuncIndex func) const;
+  // What taking a page costs a process; 0 = not known.
+  Ns PageCost(ProcessIndex process) const {
+    return process < report.page_costs.size() ? report.page_costs[process]
+                                              : report.facts.page_cost;
+  }
   bool Before(CallClass ended_by, CallClass a, CallClass b) const {
     return ended_by == a || ended_by == b;
   }

@@ -172,6 +172,7 @@ Json Processes(const Report& report) {
                      {"asleep", a.slept},
                      {"yielded", a.yielded}}},
                    {"running_ns", a.running.value},
+                   {"kernel_ns", a.kernel.value},
                    {"runnable_ns", a.runnable.value},
                    {"sleeping_ns", a.sleeping.value},
                    {"io_ns", a.io.value},

@@ -636,9 +636,13 @@ class TextReport {
          fmt::format("average {}, worst {}", FormatDuration(a.average_off_cpu),
                      FormatDuration(a.worst_off_cpu)));
     Item("Threads",
-         fmt::format("ran {}, waited {} for a CPU, slept {}, waited {} for "
+         fmt::format("ran {}{}, waited {} for a CPU, slept {}, waited {} for "
                      "disks (sums over all threads)",
-                     FormatDuration(a.running), FormatDuration(a.runnable),
+                     FormatDuration(a.running),
+                     a.kernel > Ns(0)
+                         ? " (" + FormatDuration(a.kernel) + " in the kernel)"
+                         : std::string(),
+                     FormatDuration(a.runnable),
                      FormatDuration(a.sleeping), FormatDuration(a.io)));
     Item("Memory",
          fmt::format("{} allocated ({}), {} minor and {} major faults",

@@ -169,14 +169,23 @@ def check_states(rec):
         expect(segments, f"{thread['name']}: tid {thread['tid']} is not in "
                "the recording")
         starts = [s[0] for s in segments]
-        total = right = unknown = 0
-        for a, b, kind, cpu, waited in thread["intervals"]:
+        total = right = unknown = hidden = 0
+        for a, b, kind, cpu, waited, switches in thread["intervals"]:
             by_kind = collections.Counter()
             i = max(0, bisect.bisect_right(starts, a) - 1)
+            lost_cpu = 0
             while i < len(segments) and segments[i][0] < b:
                 s, e, k = segments[i]
                 by_kind[k] += max(0, min(e, b) - max(s, a))
+                lost_cpu += k == "runnable" and s >= a
                 i += 1
+            if lost_cpu < switches and by_kind["running"] > cpu:
+                # The kernel counted a switch that it did not show to BPF,
+                # neither out nor in (as of a task that it hides): nobody can
+                # tell, by either side, how long that one took.
+                hidden += 1
+                by_kind["unknown"] += by_kind["running"] - cpu
+                by_kind["running"] = cpu
             total += b - a - by_kind["unknown"]
             unknown += by_kind["unknown"]
             if kind == "running":
@@ -198,10 +207,10 @@ def check_states(rec):
         expect(unknown <= 0.02 * (end - begin), f"{thread['name']}: "
                f"{unknown / 1e9:.3f} s not known, though no loss is reported")
         share = right / total
-        texts.append(f"{thread['name']} {100 * share:.2f} %")
-        # The goal is 99 %; the stamps of a thread that measures its own gaps
-        # are good to about half a percent here, which is not held against it.
-        expect(share >= 0.985, f"{thread['name']}: only {100 * share:.2f} % of "
+        texts.append(f"{thread['name']} {100 * share:.2f} %" +
+                     (f" ({hidden} switches counted but not shown by the "
+                      "kernel)" if hidden else ""))
+        expect(share >= 0.99, f"{thread['name']}: only {100 * share:.2f} % of "
                f"{total / 1e9:.2f} s right")
     return ", ".join(texts)
 
@@ -360,8 +369,8 @@ def main():
              [("calls", check_calls), ("again", check_again)],
              {"FAKE_CUDA_COUNTS": "counts"})
     def states_settled():
-        """The planted stamps are taken from inside and carry the machine's
-        noise (98.95 to 99.7 % seen): one recording of three must hold."""
+        """The planted stamps are taken from inside and carry what the host of
+        a virtual machine takes from it: one recording of three must hold."""
         for attempt in range(3):
             with RecordedRun(args.build) as run:
                 rec = Recording(run, ["--mode", "states", "--seconds", "3"])

@@ -436,6 +436,33 @@ TEST(Merge, SwitchesStatesAndSummaries) {
   EXPECT_EQ(inside.activities[1].running, Ns(2 * kS));
 }
 
+TEST(Merge, PagesToldBeforeTheSwitchCountOnce) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const auto at = [](int64_t ms) {
+    return static_cast<uint64_t>(kT0 + ms * kMs);
+  };
+  k.Task({.t = kT0, .tid = 100, .tgid = 100, .start_ns = 50, .text = "a"});
+  k.Switch(0, {.t = at(1), .next_tid = 100, .next_tgid = 100});
+  k.Task({.t = at(10), .event = INGERO_TASK_EVENT_PAGES, .tid = 100,
+          .tgid = 100, .start_ns = 50, .code = 4096});
+  k.Switch(0, {.t = at(20), .prev_tid = 100, .prev_tgid = 100, .pages = 5000,
+               .kernel_us = 4000});
+  k.Switch(0, {.t = at(30), .next_tid = 100, .next_tgid = 100});
+  k.Switch(0, {.t = at(40), .prev_tid = 100, .prev_tgid = 100, .pages = 7});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto switches = AllSwitches(*store);
+  ASSERT_EQ(switches.size(), 4u);
+  EXPECT_EQ(switches[1].prev_pages, 5000u);
+  EXPECT_EQ(switches[1].prev_kernel, Ns(4 * kMs));
+  const auto summary = store->Summarize(store->trace().span());
+  ASSERT_EQ(summary.activities.size(), 1u);
+  EXPECT_EQ(summary.activities[0].pages, 5007u);
+  EXPECT_EQ(summary.activities[0].kernel, Ns(4 * kMs));
+}
+
 TEST(Merge, KeyframesAllowToStartAnywhere) {
   TempDir dir;
   KernelStreamBuilder k(kT0);
@@ -884,11 +911,74 @@ TEST(Merge, RecordingsAreStreamsThatOverlap) {
   ASSERT_EQ(recordings.size(), 3u);
   std::multiset<size_t> sizes;
   for (const Recording& r : recordings) sizes.insert(r.streams.size());
-  EXPECT_EQ(sizes, (std::multiset<size_t>{1, 1, 2}));
+  // What is no stream is said with the newest.
+  EXPECT_EQ(sizes, (std::multiset<size_t>{1, 2, 3}));
   EXPECT_EQ(recordings.back().streams[0].pid, 12u);
+  for (const StreamInfo& s : recordings.back().streams)
+    EXPECT_EQ(s.problem.empty(), s.pid == 12u) << s.path << ": " << s.problem;
   EXPECT_FALSE(recordings.back().merged);
   ASSERT_TRUE(MergeDir(dir).ok());
   EXPECT_TRUE(ListRecordings({dir.path()}).back().merged);
+}
+
+// CUDA calls of one process from `t`, 1 s long.
+void WriteCuda(const std::string& path, uint32_t pid, int64_t t) {
+  CudaStreamBuilder s(pid, t);
+  AddNames(&s);
+  s.Call(pid, kSync, t, 1000 * kMs);
+  s.Write(path);
+}
+
+// Which store explain opens where none was named.
+TEST(Merge, TheNewestStoreIsOfTheFirstFolderAndAnOlderOneIsSaid) {
+  TempDir mine, home;
+  const std::string usual = home.path();
+  const std::vector<std::string> dirs = {mine.path(), usual};
+  auto found = FindNewestStore(dirs);
+  ASSERT_FALSE(found.ok());
+  EXPECT_NE(found.status().message().find("ingero merge"), std::string::npos);
+
+  WriteCuda(usual + "/cuda-11-1.ingero", 11, kT0);
+  MergeOptions options;
+  options.dirs = {usual};
+  ASSERT_TRUE(Merge(options).ok());
+  found = FindNewestStore(dirs);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_TRUE(found->path.starts_with(usual)) << found->path;
+  EXPECT_NE(found->note.find("no merged recording"), std::string::npos);
+
+  WriteCuda(mine / "cuda-10-1.ingero", 10, kT0 + 9'000 * kMs);
+  found = FindNewestStore(dirs);
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->path.starts_with(usual));
+  EXPECT_NE(found->note.find("is not merged"), std::string::npos);
+
+  options.dirs = {mine.path()};
+  ASSERT_TRUE(Merge(options).ok());
+  found = FindNewestStore(dirs);
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->path.starts_with(mine.path()));
+  EXPECT_EQ(found->note, "");
+}
+
+TEST(Merge, WhatIsNoRecordingIsSaid) {
+  TempDir dir;
+  std::vector<std::string> problems;
+  EXPECT_TRUE(ListRecordings({dir / "none"}, &problems).empty());
+  EXPECT_TRUE(problems.empty());
+  testing::WriteFile(dir / "a.ingero", "not a stream");
+  testing::WriteFile(dir / "b.ingero", "");
+  testing::WriteFile(dir / "file", "");
+  EXPECT_TRUE(ListRecordings({dir.path(), dir / "file"}, &problems).empty());
+  ASSERT_EQ(problems.size(), 3u);
+  EXPECT_NE(problems[0].find("file: Not a directory"), std::string::npos)
+      << problems[0];
+  for (const char* name : {"a.ingero", "b.ingero"})
+    EXPECT_TRUE(std::any_of(problems.begin() + 1, problems.end(),
+                            [&](const std::string& p) {
+                              return p.find(name) != std::string::npos;
+                            }))
+        << name;
 }
 
 TEST(Merge, ClockOfTheProgramIsMappedByTheCompanionsSamples) {
@@ -935,14 +1025,6 @@ TEST(Merge, StreamWithoutClockSamplesIsALoss) {
   EXPECT_TRUE(AllCalls(*store, 0).empty());
   ASSERT_EQ(store->trace().losses().size(), 1u);
   EXPECT_EQ(store->trace().losses()[0].id, "no-clock");
-}
-
-// CUDA calls of one process from `t`, 1 s long.
-void WriteCuda(const std::string& path, uint32_t pid, int64_t t) {
-  CudaStreamBuilder s(pid, t);
-  AddNames(&s);
-  s.Call(pid, kSync, t, 1000 * kMs);
-  s.Write(path);
 }
 
 TEST(Merge, ACompanionsFolderJoinsButLeadsNot) {

@@ -280,7 +280,7 @@ void KernelStreamBuilder::Switch(uint32_t cpu, const SwitchSpec& s) {
                           s.wake,       s.waker_tid,
                           s.waker_tgid, s.pages,
                           0,            0,
-                          0};
+                          0,            s.kernel_us};
   static_assert(std::size(row) == switch_table::kCount);
   RowsOf(switch_table::kSchema, cpu).Append(row);
 }

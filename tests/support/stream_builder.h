@@ -106,7 +106,7 @@ class KernelStreamBuilder {
     int prev_syscall = -1;
     uint64_t wake = 0;
     uint32_t waker_tid = 0, waker_tgid = 0;
-    uint64_t pages = 0;
+    uint64_t pages = 0, kernel_us = 0;
   };
   struct TaskSpec {
     uint64_t t = 0;

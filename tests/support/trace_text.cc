@@ -331,6 +331,8 @@ class Parser {
       s.prev_syscall =
           o.Has("syscall") ? static_cast<int16_t>(o.Number("syscall")) : -1;
       s.prev_pages = o.Number("pages");
+      if (o.Has("kernel") && !ParseTime(o.Get("kernel"), &s.prev_kernel))
+        return Error(i, "kernel=TIME");
       s.wake_from_irq = o.Has("irq");
       if (o.Has("waker")) s.waker = FindThread(o.Get("waker"));
       if (o.Has("wake")) {
@@ -526,6 +528,18 @@ Summaries MemoryReportSource::Summarize(Interval window) const {
       if (trace_.thread_list[c.thread].process == p && window.Contains(c.begin))
         ++a.calls;
     out.activities.push_back(a);
+  }
+  std::map<uint16_t, Ns> since;  // of a CPU's latest switch
+  for (const Switch& s : trace_.switches) {
+    const auto [last, first_switch] = since.emplace(s.cpu, s.t);
+    if (s.prev < trace_.thread_list.size() && window.Contains(s.t)) {
+      ProcessActivity& a =
+          out.activities[trace_.thread_list[s.prev].process];
+      a.pages += s.prev_pages;
+      a.kernel += s.prev_kernel;
+      a.running += s.t - last->second;
+    }
+    last->second = s.t;
   }
   return out;
 }

@@ -16,7 +16,7 @@
 //        [result=] [h2d|d2h|d2d|h2h|peer|default] [pageable|pinned]
 //        [first_use] [first_call] [captured] [no_end]
 //   switch 1ms cpu=0 100>200 S [wake=0.9ms] [waker=101] [irq] [syscall=202]
-//        [pages=3]                    prev>next; 'idle' for the idle task;
+//        [pages=3] [kernel=2ms]       prev>next; 'idle' for the idle task;
 //                                     state R+ preempted, R yielded, S, D, B,
 //                                     T, X
 //   state 0.5s 100 S since=0.1s cpu=0 [syscall=]   part of the keyframe at

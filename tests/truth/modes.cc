@@ -49,10 +49,11 @@ void Launch(uint64_t ns, cudaStream_t stream) {
 }
 
 // cpu: how much of it the thread had a CPU by its own clock; waited: how long
-// it wanted one by the kernel's count, -1 = not known.
+// it wanted one by the kernel's count; switches: how often the kernel counted
+// that it lost the CPU against its will. -1 = not known.
 json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu,
-              int64_t waited) {
-  return {begin, end, state, cpu, waited};
+              int64_t waited, int64_t switches = -1) {
+  return {begin, end, state, cpu, waited, switches};
 }
 
 // How long the calling thread has waited for a CPU so far.
@@ -98,6 +99,7 @@ json Preempted(uint64_t until) {
   constexpr uint64_t kStep = 20000;
   struct Gap {
     uint64_t begin, end, cpu;  // cpu: of the thread so far
+    int64_t switches;
   };
   std::vector<Gap> gaps(1000000);  // touched now, so that noting one is quick
   size_t count = 0;
@@ -116,7 +118,7 @@ json Preempted(uint64_t until) {
         now = Now();
       } while (now - before > kStep);
       if (seen != switches) {
-        gaps[count++] = {last, now, cpu};
+        gaps[count++] = {last, now, cpu, seen - switches};
         switches = seen;
       }
     }
@@ -129,7 +131,8 @@ json Preempted(uint64_t until) {
     uint64_t ran = gap.begin - begin, used = gap.cpu - cpu;
     list.push_back(Interval(begin, gap.begin, "running", ran, 0));
     list.push_back(Interval(gap.begin, gap.end, "runnable",
-                            used > ran ? used - ran : 0, -1));
+                            used > ran ? used - ran : 0, -1,
+                            gap.switches));
     begin = gap.end;
     cpu = gap.cpu;
   }

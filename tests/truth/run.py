@@ -26,9 +26,9 @@ LATER = ["storage-bound", "upstream-wait", "cgroup-quota", "lock-held"]
 
 # A lost time may differ by this much, whichever is more.
 TOLERANCE = 0.10
-# memory-faults is an estimate and says so: pages times the cost of one page as
-# the companion measured it, which leaves out what freeing them costs.
-WIDER = {"memory-faults": 0.50}
+# memory-faults is an estimate and says so: pages times what one costs, from the
+# kernel's tick, spread over all that the thread does while it runs.
+WIDER = {"memory-faults": 0.20}
 # Workers that fight for CPUs also compute: what was planted as one wait is, by
 # nanosecond, waiting for a CPU or computing, and explain reports both.
 PARTS = {
@@ -43,6 +43,10 @@ ALARMING = ("high", "medium")
 # included) the planted cause is not the only one, and the case is run again.
 NOISE = 0.10
 ATTEMPTS = 3
+# A virtual machine's host takes time that nothing here shows. The short suite
+# gates every change, so there a complaint counts when a second recording makes
+# one too; the whole suite, which judges explain, takes the first.
+SECOND_LOOKS = 1
 
 
 def close_enough(found, planted, tolerance=TOLERANCE):
@@ -165,13 +169,19 @@ def main():
         for seed in range(1, seeds + 1):
             keep = args.keep / f"{case}.{seed}" if args.keep else None
             try:
+                again = SECOND_LOOKS if args.short else 0
                 for _ in range(ATTEMPTS):
                     truth, (found, complaints) = run_case(args.build, case,
                                                           seed, keep)
                     noise = truth["other_cpu_ns"] / (truth["end_ns"]
                                                      - truth["begin_ns"])
-                    if noise <= NOISE or args.noisy or not complaints:
+                    if not complaints or (noise <= NOISE and again == 0):
                         break
+                    if args.noisy:
+                        break
+                    print(f"again {case} seed {seed}: {noise:.2f} CPUs busy "
+                          f"with others; {'; '.join(complaints)}", flush=True)
+                    again -= noise <= NOISE
                 else:
                     raise Skip(f"other processes kept {noise:.2f} CPUs busy; "
                                "run it on a quiet machine")
