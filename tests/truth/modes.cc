@@ -91,34 +91,40 @@ rusage ThreadUsage() {
   return usage;
 }
 
-// Runs all the time; a step between two clock reads longer than 20 us, in
-// which the kernel counted an involuntary switch, is time without a CPU, but
-// for what the thread's own clock says it used. The rest ran (or was taken by
-// an interrupt or the hypervisor, while running).
+// Runs all the time; in a step between two clock reads longer than 20 us, in
+// which the kernel counted an involuntary switch, the thread was without a CPU
+// for as long as the kernel's count of that says (without one: but for what the
+// thread's own clock says it used). The rest ran (or was taken by an interrupt
+// or the hypervisor, while running).
 json Preempted(uint64_t until) {
   constexpr uint64_t kStep = 20000;
   struct Gap {
     uint64_t begin, end, cpu;  // cpu: of the thread so far
+    int64_t waited;            // so far
     int64_t switches;
   };
   std::vector<Gap> gaps(1000000);  // touched now, so that noting one is quick
   size_t count = 0;
-  uint64_t first = Now(), last = first, first_cpu = ThreadCpu();
+  RunDelay delay;
   long switches = ThreadUsage().ru_nivcsw;
+  int64_t waited = delay.Ns();
+  uint64_t first_cpu = ThreadCpu(), first = Now(), last = first;
   while (last < until && count < gaps.size()) {
     uint64_t now = Now();
     if (now - last > kStep) {
       // Once more where the thread lost the CPU while asking.
       long seen;
+      int64_t delayed;
       uint64_t cpu, before;
       do {
         before = Now();
         seen = ThreadUsage().ru_nivcsw;
+        delayed = delay.Ns();
         cpu = ThreadCpu();
         now = Now();
       } while (now - before > kStep);
       if (seen != switches) {
-        gaps[count++] = {last, now, cpu, seen - switches};
+        gaps[count++] = {last, now, cpu, delayed, seen - switches};
         switches = seen;
       }
     }
@@ -131,8 +137,9 @@ json Preempted(uint64_t until) {
     uint64_t ran = gap.begin - begin, used = gap.cpu - cpu;
     list.push_back(Interval(begin, gap.begin, "running", ran, 0));
     list.push_back(Interval(gap.begin, gap.end, "runnable",
-                            used > ran ? used - ran : 0, -1,
-                            gap.switches));
+                            used > ran ? used - ran : 0,
+                            Waited(waited, gap.waited), gap.switches));
+    waited = gap.waited;
     begin = gap.end;
     cpu = gap.cpu;
   }
