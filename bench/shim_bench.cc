@@ -1,109 +1,439 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recorded call costs: a bare call, the same with a pair of rdtsc, and
-// through the shim, for 5 and 11 arguments, in one run. Compare within a run.
-// Target: the rdtsc pair plus at most 6 ns.
+// What a recorded call costs, in steady state.
 //
-//   LD_PRELOAD=lib/libingero_cuda.so INGERO_DIR=/dev/shm/x bin/shim_bench
+//   shim_bench [--dir=FOLDER] [--benchmark_filter=...]
 //
-// Without LD_PRELOAD it sets that up itself and removes the recording.
+// Machines are noisy and change their clock rate, so nothing is compared
+// across time: each round runs a short block of bare calls, one of the same
+// calls between two rdtsc, and one of the variant, in changing order. Printed
+// are medians of the differences within a round, in ns per call:
+//
+//   bare       the call alone
+//   pair       what the rdtsc pair adds
+//   added      what the variant adds
+//   over_pair  added - pair; the budget is 6 for up to six arguments, 11 for
+//              eleven. [over_q1, over_q3] are its quartiles
+//
+// A block is shorter than a slot, so most have no write-out and the median is
+// the steady state; what write-outs cost is recorded by the shim itself and
+// printed at the end. There the stream is read back, too: every call made must
+// be in it, and nothing lost, else the status is 1.
+//
+// The shim is preloaded by the program itself. --count WHICH N makes that many
+// calls and nothing else, for counting instructions (shim_instructions.sh).
 #include <benchmark/benchmark.h>
+#include <concurrentqueue.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <linux/perf_event.h>
 #include <stdlib.h>
-#include <sys/resource.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include "merge/cuda_stream.h"
+
+#ifdef BENCH_OBJECT
+#include <bpf/libbpf.h>
+#endif
 
 extern "C" {
-int cudaMemcpyAsync(void*, const void*, size_t, int, void*);
-int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned,
+struct grid {
+  unsigned x, y, z;
+};
+using Call5 = int(void*, const void*, size_t, int, void*);
+using Call11 = int(void*, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned, unsigned, void*, void**, void**);
-int bare_5(void*, const void*, size_t, int, void*);
-int bare_11(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-            unsigned, void*, void**, void**);
+using CallNested = int(const void*, grid, grid, void**, size_t, void*);
+Call5 cudaMemcpyAsync, bare_5, plt_5, probed_5;
+Call11 cuLaunchKernel, bare_11;
+CallNested cudaLaunchKernel, bare_nested;
+int cudaGetLastError(void);
+int bare_0(void);
+int from_other_module(Call5* call, int n);
 }
 
 namespace {
 
-// About 100 MB of records: enough write-outs to be averaged in.
-constexpr int kCalls = 1'000'000;
+constexpr int kBlock = 100;      // calls
+constexpr int kRounds = 20'000;
 
 char g_host[64], g_device[64], g_kernel;
+uint64_t g_expected = 0;  // records that the stream must hold
+double g_ns_per_tick = 0;
 
-int Call5(decltype(&bare_5) f) { return f(g_device, g_host, 64, 1, nullptr); }
-int Call11(decltype(&bare_11) f) {
+[[gnu::always_inline]] inline int Do(Call5* f) {
+  return f(g_device, g_host, 64, 1, nullptr);
+}
+[[gnu::always_inline]] inline int Do(Call11* f) {
   return f(&g_kernel, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr);
 }
+[[gnu::always_inline]] inline int Do(CallNested* f) {
+  return f(&g_kernel, {1, 1, 1}, {32, 1, 1}, nullptr, 0, nullptr);
+}
+[[gnu::always_inline]] inline int Do(int (*f)(void)) { return f(); }
 
-// Time in user mode alone: without it the system calls of write-outs, which
-// the shim records as its own (SELF), would hide the cost of the hot path.
-class UserTime {
+// The shapes of a block. `call` is a lambda, so nothing is called twice.
+template <typename Call>
+void Plain(Call call, int n) {
+  for (int i = 0; i < n; ++i) benchmark::DoNotOptimize(call());
+}
+template <typename Call>
+void Pair(Call call, int n) {
+  for (int i = 0; i < n; ++i) {
+    const uint64_t begin = __rdtsc();
+    benchmark::DoNotOptimize(call());
+    benchmark::DoNotOptimize(__rdtsc() - begin);
+  }
+}
+
+template <typename Block>
+double Ticks(Block&& block) {
+  _mm_lfence();
+  const uint64_t begin = __rdtsc();
+  _mm_lfence();
+  block();
+  _mm_lfence();
+  return static_cast<double>(__rdtsc() - begin);
+}
+
+double MeasureNsPerTick() {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const uint64_t ticks = __rdtsc();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return std::chrono::duration<double, std::nano>(Clock::now() - begin)
+             .count() / static_cast<double>(__rdtsc() - ticks);
+}
+
+double Quantile(std::vector<double>* values, double q) {
+  const auto at = values->begin() +
+                  static_cast<long>(q * static_cast<double>(values->size() - 1));
+  std::nth_element(values->begin(), at, values->end());
+  return *at;
+}
+
+// Instructions, mispredicted branches and cache misses of user mode, where the
+// machine lets us count them.
+class Counters {
  public:
-  explicit UserTime(benchmark::State& state) : state_(state), begin_(Now()) {}
-  ~UserTime() {
-    state_.counters["user_ns"] = (Now() - begin_) * 1e9 / kCalls;
+  Counters() {
+    constexpr std::array<uint64_t, 3> kEvents = {
+        PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_BRANCH_MISSES,
+        PERF_COUNT_HW_CACHE_MISSES};
+    for (const uint64_t event : kEvents) {
+      perf_event_attr attr = {};
+      attr.size = sizeof(attr);
+      attr.type = PERF_TYPE_HARDWARE;
+      attr.config = event;
+      attr.exclude_kernel = 1;
+      fds_.push_back(static_cast<int>(
+          syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0)));
+    }
+  }
+  ~Counters() {
+    for (const int fd : fds_)
+      if (fd >= 0) close(fd);
+  }
+  // Per call, apart from the timed rounds.
+  void Report(benchmark::State& state, const std::function<void()>& block) {
+    constexpr std::array<const char*, 3> kNames = {
+        "instructions", "branch_misses", "cache_misses"};
+    for (size_t i = 0; i < fds_.size(); ++i) {
+      uint64_t before = 0, after = 0;
+      if (fds_[i] < 0) continue;
+      block();
+      if (read(fds_[i], &before, 8) != 8) continue;
+      for (int n = 0; n < 10; ++n) block();
+      if (read(fds_[i], &after, 8) != 8) continue;
+      state.counters[kNames[i]] =
+          static_cast<double>(after - before) / (10.0 * kBlock);
+    }
   }
 
  private:
-  static double Now() {
-    rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    return static_cast<double>(use.ru_utime.tv_sec) + use.ru_utime.tv_usec / 1e6;
-  }
-  benchmark::State& state_;
-  double begin_;
+  std::vector<int> fds_;
 };
 
-void Bare5(benchmark::State& state) {
-  UserTime user(state);
-  for (auto _ : state) benchmark::DoNotOptimize(Call5(bare_5));
-}
-void RdtscPair5(benchmark::State& state) {
-  UserTime user(state);
+struct Blocks {
+  std::function<void(int)> bare, pair, variant;
+  int records_per_call = 0;
+  int calls = kBlock;
+  int rounds = kRounds;
+  std::function<void()> between = nullptr;  // not timed
+};
+
+void Rounds(benchmark::State& state, const Blocks& blocks) {
+  std::vector<double> bare, pair, added, over;
+  const double scale = g_ns_per_tick / blocks.calls;
+  uint64_t made = 0;
+  const auto variant = [&] {
+    blocks.variant(blocks.calls);
+    made += static_cast<uint64_t>(blocks.calls);
+  };
+  variant();  // names, slots
+  int round = 0;
   for (auto _ : state) {
-    auto begin = __rdtsc();
-    benchmark::DoNotOptimize(Call5(bare_5));
-    benchmark::DoNotOptimize(__rdtsc() - begin);
+    double ns[3] = {};
+    for (int i = 0; i < 3; ++i) {
+      const int which = (round + i) % 3;
+      ns[which] = scale * (which == 0 ? Ticks([&] { blocks.bare(blocks.calls); })
+                           : which == 1
+                               ? Ticks([&] { blocks.pair(blocks.calls); })
+                               : Ticks(variant));
+    }
+    if (blocks.between) blocks.between();
+    ++round;
+    bare.push_back(ns[0]);
+    pair.push_back(ns[1] - ns[0]);
+    added.push_back(ns[2] - ns[0]);
+    over.push_back(ns[2] - ns[1]);
+    state.SetIterationTime(ns[2] / 1e9);
   }
+  state.counters["bare"] = Quantile(&bare, 0.5);
+  state.counters["pair"] = Quantile(&pair, 0.5);
+  state.counters["added"] = Quantile(&added, 0.5);
+  state.counters["over_pair"] = Quantile(&over, 0.5);
+  state.counters["over_q1"] = Quantile(&over, 0.25);
+  state.counters["over_q3"] = Quantile(&over, 0.75);
+  if (blocks.calls == kBlock) Counters().Report(state, variant);
+  g_expected += made * static_cast<uint64_t>(blocks.records_per_call);
+}
+
+template <typename F>
+Blocks Compare(F* bare, F* variant, int records_per_call) {
+  return {[=](int n) { Plain([=] { return Do(bare); }, n); },
+          [=](int n) { Pair([=] { return Do(bare); }, n); },
+          [=](int n) { Plain([=] { return Do(variant); }, n); },
+          records_per_call};
+}
+
+void PltOnly(benchmark::State& state) {
+  Rounds(state, Compare(bare_5, plt_5, 0));
 }
 void Shim5(benchmark::State& state) {
-  UserTime user(state);
-  for (auto _ : state) benchmark::DoNotOptimize(Call5(cudaMemcpyAsync));
-}
-void Bare11(benchmark::State& state) {
-  UserTime user(state);
-  for (auto _ : state) benchmark::DoNotOptimize(Call11(bare_11));
-}
-void RdtscPair11(benchmark::State& state) {
-  UserTime user(state);
-  for (auto _ : state) {
-    auto begin = __rdtsc();
-    benchmark::DoNotOptimize(Call11(bare_11));
-    benchmark::DoNotOptimize(__rdtsc() - begin);
-  }
+  Rounds(state, Compare(bare_5, cudaMemcpyAsync, 1));
 }
 void Shim11(benchmark::State& state) {
-  UserTime user(state);
-  for (auto _ : state) benchmark::DoNotOptimize(Call11(cuLaunchKernel));
+  Rounds(state, Compare(bare_11, cuLaunchKernel, 1));
+}
+// Two records a call.
+void ShimNested(benchmark::State& state) {
+  Rounds(state, Compare(bare_nested, cudaLaunchKernel, 2));
+}
+void ShimLeftOut(benchmark::State& state) {
+  Rounds(state, Compare(bare_0, cudaGetLastError, 0));
+}
+void ShimOtherModule(benchmark::State& state) {
+  Blocks blocks = Compare(bare_5, cudaMemcpyAsync, 1);
+  blocks.bare = [](int n) { from_other_module(bare_5, n); };
+  blocks.variant = [](int n) { from_other_module(cudaMemcpyAsync, n); };
+  Rounds(state, blocks);
+}
+// As Shim5, while another thread makes the same calls.
+void ShimTwoThreads(benchmark::State& state) {
+  std::atomic<bool> stop{false};
+  uint64_t made = 0;
+  std::thread other([&] {
+    while (!stop.load(std::memory_order_relaxed)) {
+      Plain([] { return Do(cudaMemcpyAsync); }, kBlock);
+      made += kBlock;
+    }
+  });
+  Rounds(state, Compare(bare_5, cudaMemcpyAsync, 1));
+  stop = true;
+  other.join();
+  g_expected += made;
+}
+// The other ways that one might take.
+void ClockGettimePair(benchmark::State& state) {
+  Blocks blocks = Compare(bare_5, bare_5, 0);
+  blocks.variant = [](int n) {
+    for (int i = 0; i < n; ++i) {
+      timespec begin, end;
+      clock_gettime(CLOCK_MONOTONIC, &begin);
+      benchmark::DoNotOptimize(Do(bare_5));
+      clock_gettime(CLOCK_MONOTONIC, &end);
+      benchmark::DoNotOptimize(end.tv_nsec - begin.tv_nsec);
+    }
+  };
+  Rounds(state, blocks);
+}
+void ConcurrentQueue(benchmark::State& state) {
+  struct Record {
+    uint64_t start, duration, words[4];
+  };
+  static_assert(sizeof(Record) == 48);
+  moodycamel::ConcurrentQueue<Record> queue;
+  moodycamel::ProducerToken producer(queue);
+  moodycamel::ConsumerToken consumer(queue);
+  Blocks blocks = Compare(bare_5, bare_5, 0);
+  blocks.variant = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      const uint64_t begin = __rdtsc();
+      benchmark::DoNotOptimize(Do(bare_5));
+      queue.enqueue(producer,
+                    Record{begin, __rdtsc() - begin,
+                           {64, 0, reinterpret_cast<uint64_t>(g_device),
+                            reinterpret_cast<uint64_t>(g_host)}});
+    }
+  };
+  blocks.between = [&] {
+    std::array<Record, 256> out;
+    while (queue.try_dequeue_bulk(consumer, out.begin(), out.size()) > 0)
+      continue;
+  };
+  Rounds(state, blocks);
 }
 
-BENCHMARK(Bare5)->Iterations(kCalls)->Repetitions(5);
-BENCHMARK(RdtscPair5)->Iterations(kCalls)->Repetitions(5);
-BENCHMARK(Shim5)->Iterations(kCalls)->Repetitions(5);
-BENCHMARK(Bare11)->Iterations(kCalls)->Repetitions(5);
-BENCHMARK(RdtscPair11)->Iterations(kCalls)->Repetitions(5);
-BENCHMARK(Shim11)->Iterations(kCalls)->Repetitions(5);
+#ifdef BENCH_OBJECT
+// Offset in its file of a function of this process.
+std::optional<std::pair<std::string, size_t>> InFile(void* function) {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (!dladdr1(function, &info, reinterpret_cast<void**>(&map),
+               RTLD_DL_LINKMAP))
+    return std::nullopt;
+  const auto address = reinterpret_cast<uintptr_t>(function) - map->l_addr;
+  const auto* base = reinterpret_cast<const char*>(info.dli_fbase);
+  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(base);
+  const auto* segments =
+      reinterpret_cast<const ElfW(Phdr)*>(base + header->e_phoff);
+  for (int i = 0; i < header->e_phnum; ++i)
+    if (segments[i].p_type == PT_LOAD &&
+        address - segments[i].p_vaddr < segments[i].p_filesz)
+      return std::pair(std::string(info.dli_fname),
+                       address - segments[i].p_vaddr + segments[i].p_offset);
+  return std::nullopt;
+}
 
-// --count WHICH N: that many calls and nothing else, for counting instructions
-// (shim_instructions.sh).
-int Count(const std::string& which, long n) {
+void UprobeUretprobe(benchmark::State& state) {
+  libbpf_set_print([](libbpf_print_level, const char*, va_list) { return 0; });
+  bpf_object* object = bpf_object__open_file(BENCH_OBJECT, nullptr);
+  const auto where = InFile(reinterpret_cast<void*>(probed_5));
+  if (!object || bpf_object__load(object) != 0 || !where) {
+    state.SkipWithError("cannot load its BPF programs; it needs root");
+    return;
+  }
+  std::vector<bpf_link*> links;
+  for (const char* name : {"enter", "leave"})
+    links.push_back(bpf_program__attach_uprobe(
+        bpf_object__find_program_by_name(object, name), name[0] == 'l',
+        getpid(), where->first.c_str(), where->second));
+  ring_buffer* ring = ring_buffer__new(
+      bpf_object__find_map_fd_by_name(object, "ring"),
+      [](void* records, void*, size_t) {
+        ++*static_cast<uint64_t*>(records);
+        return 0;
+      },
+      &g_expected, nullptr);
+  const uint64_t before = g_expected;
+  if (links[0] && links[1] && ring) {
+    Blocks blocks = Compare(bare_5, probed_5, 0);
+    blocks.calls = 20;
+    blocks.between = [&] { ring_buffer__consume(ring); };
+    Rounds(state, blocks);
+    const uint64_t expected = 20 * (static_cast<uint64_t>(state.iterations()) + 1);
+    if (g_expected - before != expected)
+      state.SkipWithError("its ring did not hold every call");
+  } else {
+    state.SkipWithError("cannot attach uprobes");
+  }
+  g_expected = before;
+  ring_buffer__free(ring);
+  for (bpf_link* link : links) bpf_link__destroy(link);
+  bpf_object__close(object);
+}
+#endif
+
+// A thread's first recorded call, which gets its slot, and its second.
+void FirstCallOfThread(benchmark::State& state) {
+  std::vector<double> first, second;
+  for (auto _ : state) {
+    double ns[2];
+    std::thread([&] {
+      for (double& t : ns) t = g_ns_per_tick * Ticks([] {
+        benchmark::DoNotOptimize(Do(cudaMemcpyAsync));
+      });
+    }).join();
+    first.push_back(ns[0]);
+    second.push_back(ns[1]);
+    state.SetIterationTime(ns[0] / 1e9);
+  }
+  g_expected += 2 * first.size();
+  state.counters["first"] = Quantile(&first, 0.5);
+  state.counters["second"] = Quantile(&second, 0.5);
+}
+
+#define VARIANT(f) BENCHMARK(f)->UseManualTime()->Iterations(kRounds)
+VARIANT(Shim5);
+VARIANT(Shim11);
+VARIANT(ShimNested);
+VARIANT(ShimTwoThreads);
+VARIANT(ShimOtherModule);
+VARIANT(ShimLeftOut);
+VARIANT(PltOnly);
+VARIANT(ClockGettimePair);
+VARIANT(ConcurrentQueue);
+#ifdef BENCH_OBJECT
+BENCHMARK(UprobeUretprobe)->UseManualTime()->Iterations(500);
+#endif
+BENCHMARK(FirstCallOfThread)->UseManualTime()->Iterations(500);
+
+// False where the recording is not complete.
+bool CheckStream(const std::string& dir) {
+  uint64_t calls = 0, lost = 0, self = 0, bytes = 0;
+  int streams = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir)) {
+    auto stream = ingero::merge::CudaStream::Open(file.path());
+    if (!stream.ok()) {
+      std::fprintf(stderr, "shim_bench: %s\n", stream.status().message().c_str());
+      return false;
+    }
+    ++streams;
+    calls += (*stream)->calls();
+    self += (*stream)->self_ticks();
+    bytes += (*stream)->bytes();
+    for (const auto& loss : (*stream)->losses()) lost += loss.count;
+  }
+  std::printf("recorded %llu calls of %llu, lost %llu, %.1f bytes per call; "
+              "write-outs and clock samples %.1f ns per call\n",
+              static_cast<unsigned long long>(calls),
+              static_cast<unsigned long long>(g_expected),
+              static_cast<unsigned long long>(lost),
+              static_cast<double>(bytes) / static_cast<double>(calls),
+              static_cast<double>(self) * g_ns_per_tick /
+                  static_cast<double>(calls));
+  return streams == 1 && calls == g_expected && lost == 0;
+}
+
+int Count(const std::string& which, int n) {
   if (which == "bare5" || which == "shim5") {
     auto* f = which == "bare5" ? bare_5 : cudaMemcpyAsync;
-    for (long i = 0; i < n; ++i) benchmark::DoNotOptimize(Call5(f));
-  } else {
+    Plain([=] { return Do(f); }, n);
+  } else if (which == "bare11" || which == "shim11") {
     auto* f = which == "bare11" ? bare_11 : cuLaunchKernel;
-    for (long i = 0; i < n; ++i) benchmark::DoNotOptimize(Call11(f));
+    Plain([=] { return Do(f); }, n);
+  } else if (which == "bareNested" || which == "shimNested") {
+    auto* f = which == "bareNested" ? bare_nested : cudaLaunchKernel;
+    Plain([=] { return Do(f); }, n);
+  } else {
+    return 2;
   }
   return 0;
 }
@@ -111,20 +441,29 @@ int Count(const std::string& which, long n) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string(argv[1]) == "--count")
-    return Count(argv[2], std::stol(argv[3]));
-  std::string dir;
-  if (!getenv("LD_PRELOAD")) {
-    dir = "/dev/shm/ingero-shim-bench-" + std::to_string(getpid());
+  if (argc == 4 && std::strcmp(argv[1], "--count") == 0)
+    return Count(argv[2], std::stoi(argv[3]));
+  if (!getenv("INGERO_BENCH_DIR")) {
+    std::string dir = "/dev/shm";
+    if (argc > 1 && std::strncmp(argv[1], "--dir=", 6) == 0) {
+      dir = argv[1] + 6;
+      argv[1] = argv[0];
+      ++argv;
+    }
+    dir += "/ingero-shim-bench-" + std::to_string(getpid());
     setenv("LD_PRELOAD", INGERO_SHIM, 1);
     setenv("INGERO_DIR", dir.c_str(), 1);
     setenv("INGERO_BENCH_DIR", dir.c_str(), 1);
     execv("/proc/self/exe", argv);
     return 1;
   }
+  const std::string dir = getenv("INGERO_BENCH_DIR");
   benchmark::Initialize(&argc, argv);
+  g_ns_per_tick = MeasureNsPerTick();
   benchmark::RunSpecifiedBenchmarks();
-  if (const char* made = getenv("INGERO_BENCH_DIR"))
-    std::filesystem::remove_all(made);
-  return 0;
+  const bool complete =
+      g_expected == 0 || (std::filesystem::exists(dir) && CheckStream(dir));
+  std::filesystem::remove_all(dir);
+  if (!complete) std::fprintf(stderr, "shim_bench: the recording is not complete\n");
+  return complete ? 0 : 1;
 }

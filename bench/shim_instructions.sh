@@ -17,8 +17,8 @@ count() {  # which calls
       --callgrind-out-file=/dev/null "$build/bench/shim_bench" --count "$1" \
       "$2" 2>&1 | sed -n 's/.*Collected : //p'
 }
-for which in bare5 shim5 bare11 shim11; do
+for which in bare5 shim5 bare11 shim11 bareNested shimNested; do
   less=$(count $which 100000) more=$(count $which 200000)
   echo "$which $(((more - less) / 1000))" |
-      awk '{ printf "%-7s %6.1f instructions per call\n", $1, $2 / 100 }'
+      awk '{ printf "%-10s %6.1f instructions per call\n", $1, $2 / 100 }'
 done

@@ -223,6 +223,16 @@ void ingero_kernels_unregister(void *module)
 	ingero_unlock();
 }
 
+/* ---- news ---------------------------------------------------------------- */
+
+uint32_t ingero_news = 1;
+
+static void tell_news(void)
+{
+	if (__atomic_add_fetch(&ingero_news, 1, __ATOMIC_RELEASE) == 0)
+		__atomic_add_fetch(&ingero_news, 1, __ATOMIC_RELEASE);
+}
+
 /* ---- first launches ------------------------------------------------------ */
 
 /* Kernels that this process's stream has named. In wiped memory. */
@@ -279,6 +289,7 @@ static void forget(uint64_t kernel)
 			continue;
 		set->kernels[i] = ~0ULL; /* keeps later ones reachable */
 		__atomic_fetch_add(&p->kernel_generation, 1, __ATOMIC_RELEASE);
+		tell_news();
 		return;
 	}
 }
@@ -291,12 +302,11 @@ static size_t name_length(uint64_t kernel, const char **name)
 }
 
 /* Flags for the launch; writes the kernel's name where it is the first. */
-unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel)
+unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel, uint32_t depth)
 {
 	const char *name;
 	size_t length = 0, now;
 	uint64_t mask;
-	uint32_t generation;
 	bool first;
 
 	if (!kernel)
@@ -304,16 +314,14 @@ unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel)
 	mask = sys_block_signals();
 	ingero_tls.busy++;
 	ingero_lock();
-	generation = ingero_process->kernel_generation;
 	first = add_to_set(kernel);
 	if (first)
 		length = name_length(kernel, &name);
 	ingero_unlock();
-	if (t->kernel_generation != generation) {
-		memset(t->seen, 0, sizeof(t->seen));
-		t->kernel_generation = generation;
+	if (first && depth) {
+		t->first_inside = true;
+		t->news = 0; /* the outermost call asks */
 	}
-	t->first_inside |= first;
 	t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] = kernel;
 	if (length) {
 		/* May write the slot out, so not under the lock. */
@@ -348,6 +356,7 @@ void ingero_capture_begin(uint64_t stream)
 		if (!p->captured[i]) {
 			p->captured[i] = stream + 1; /* 0 is a stream, too */
 			p->captures++;
+			tell_news();
 			break;
 		}
 	ingero_unlock();
@@ -369,7 +378,7 @@ void ingero_capture_end(uint64_t stream)
 	ingero_unlock();
 }
 
-unsigned ingero_captured(unsigned row, const __u64 *word, unsigned words)
+static unsigned captured(unsigned row, const __u64 *word, unsigned words)
 {
 	struct process *p = ingero_process;
 
@@ -379,4 +388,28 @@ unsigned ingero_captured(unsigned row, const __u64 *word, unsigned words)
 			    p->captured[i] == word[w] + 1)
 				return INGERO_CALL_CAPTURED;
 	return 0;
+}
+
+/* A thread stays behind the news while its calls may have flags. */
+unsigned ingero_news_flags(struct thread_state *t, unsigned row, uint32_t depth,
+			   unsigned words, const __u64 *word)
+{
+	struct process *p = ingero_process;
+	uint32_t news = __atomic_load_n(&ingero_news, __ATOMIC_ACQUIRE);
+	uint32_t generation = __atomic_load_n(&p->kernel_generation, __ATOMIC_ACQUIRE);
+	uint32_t captures = __atomic_load_n(&p->captures, __ATOMIC_RELAXED);
+	unsigned flags = captures ? captured(row, word, words) : 0;
+
+	if (t->kernel_generation != generation) {
+		memset(t->seen, 0, sizeof(t->seen));
+		t->kernel_generation = generation;
+	}
+	if (t->first_inside && !depth) {
+		/* The driver's launch inside a runtime's was the first. */
+		if (ingero_api[row].func_class == INGERO_CLASS_LAUNCH)
+			flags |= INGERO_CALL_FIRST_USE;
+		t->first_inside = false;
+	}
+	t->news = captures || t->first_inside ? 0 : news;
+	return flags;
 }

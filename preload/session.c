@@ -684,14 +684,19 @@ static enum begun begin_session(struct process *p)
 	return RUNS;
 }
 
+/* Plain memory: a forked child counts on from its parent's. */
+static uint32_t sessions;
+
 bool ingero_session_begin(struct thread_state *t)
 {
 	struct process *p = ingero_process;
 
 	(void)t;
 	ingero_lock();
-	if (!p->begun)
+	if (!p->begun) {
+		__atomic_store_n(&p->session, ++sessions, __ATOMIC_RELAXED);
 		p->begun = begin_session(p);
+	}
 	ingero_unlock();
 	return p->begun == RUNS;
 }

@@ -17,8 +17,6 @@
 #include "preload/traced_call.h"
 
 enum {
-	SLOT_BYTES = INGERO_BLOCK_BYTES - sizeof(struct ingero_block_header),
-	CALL_BYTES_MAX = sizeof(struct ingero_call) + 8 * INGERO_CALL_WORDS_MAX,
 	POOL_BYTES = 1 << 16,
 	SKIPS_PER_FOLD = 64,
 	SWEEP_FIRST = 64,
@@ -79,12 +77,7 @@ void ingero_fold_skipped(struct thread_state *t)
 
 void ingero_commit(struct thread_state *t)
 {
-	__atomic_store_n(&t->slot->cursor, t->sequence | t->pos, __ATOMIC_RELEASE);
-}
-
-static void set_limit(struct thread_state *t)
-{
-	t->limit = SLOT_BYTES - CALL_BYTES_MAX + 1;
+	__atomic_store_n(&t->slot->cursor, t->cursor, __ATOMIC_RELEASE);
 }
 
 /*
@@ -123,7 +116,7 @@ static bool write_block(struct thread_state *t, uint64_t now)
 	block.state = INGERO_SLOT_FREE;
 	block.slot = t->slot_block;
 	block.tid = t->tid;
-	block.cursor = t->sequence | t->pos;
+	block.cursor = t->cursor;
 	block.first_ticks = t->first_ticks;
 	block.last_ticks = now;
 	/* The header last: a block without one was never written. */
@@ -137,7 +130,7 @@ static bool write_block(struct thread_state *t, uint64_t now)
 
 static void reset_slot(struct thread_state *t, uint64_t now)
 {
-	t->sequence += 1ULL << 32;
+	t->sequence++;
 	t->pos = 0;
 	t->first_ticks = now;
 	ingero_commit(t);
@@ -153,7 +146,7 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 	uint32_t end = t->pos, to = 0;
 	uint64_t calls = 0;
 
-	t->sequence += 1ULL << 32;
+	t->sequence++;
 	t->pos = 0;
 	ingero_commit(t); /* nobody reads while records move */
 	for (uint32_t at = 0, size; at < end; at += size) {
@@ -410,16 +403,17 @@ static struct thread_state *attach_quietly(void)
 	}
 	t->depth = 0;
 	memset(t->seen, 0, sizeof(t->seen));
+	t->first_inside = false;
 	if (!ingero_session_begin(t) || (!t->slot && !map_slot(t))) {
 		release_state(t);
 		return NULL;
 	}
+	t->session = __atomic_load_n(&ingero_process->session, __ATOMIC_RELAXED);
 	t->slot->tid = t->tid;
 	t->slot->state = INGERO_SLOT_OWNED;
 	memset(t->slot->inflight, 0, sizeof(t->slot->inflight));
 	if (!t->first_ticks)
 		t->first_ticks = begin;
-	set_limit(t);
 	if (t->pos + 4096 > SLOT_BYTES)
 		write_out(t);
 	write_thread_record(t);
@@ -464,7 +458,7 @@ static void set_mode(unsigned row, enum call_mode mode)
 	__atomic_store_n(&ingero_process->mode[row], (uint8_t)mode, __ATOMIC_RELAXED);
 }
 
-static struct thread_state *enter(unsigned row)
+static struct thread_state *enter(unsigned row, struct cell *cell)
 {
 	struct thread_state *t = ingero_tls.state;
 	unsigned func_class = ingero_api[row].func_class;
@@ -495,10 +489,11 @@ static struct thread_state *enter(unsigned row)
 		sys_restore_signals(mask);
 		set_mode(row, CALL_RECORD);
 	}
+	__atomic_store_n(&cell->named, t->session, __ATOMIC_RELAXED);
 	return t;
 }
 
-struct thread_state *ingero_enter_slow(unsigned row)
+struct thread_state *ingero_enter_slow(unsigned row, struct cell *cell)
 {
 	struct thread_state *t = ingero_tls.state;
 
@@ -511,7 +506,7 @@ struct thread_state *ingero_enter_slow(unsigned row)
 	ingero_tls.busy++;
 	if (t->slot)
 		call_close(t);
-	t = enter(row);
+	t = enter(row, cell);
 	if (ingero_tls.state->slot)
 		call_open(ingero_tls.state);
 	ingero_tls.busy--;
@@ -529,7 +524,7 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 	if (!t->slot)
 		t = attach(); /* a fork happened inside the call */
 	if (t) {
-		if (t->pos >= t->limit)
+		if (t->pos >= SLOT_LIMIT)
 			write_out(t);
 		if (ingero_ticks() >= t->next_cold) {
 			ingero_knot(t);
@@ -540,7 +535,7 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 			write_name(t, row);
 			set_mode(row, CALL_RECORD);
 		}
-		if (t->pos >= t->limit)
+		if (t->pos >= SLOT_LIMIT)
 			write_out(t);
 		t->depth = depth;
 	} else {

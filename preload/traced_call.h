@@ -16,6 +16,13 @@ static inline uint64_t ingero_ticks(void)
 	return likely(ingero_use_tsc) ? __rdtsc() : ingero_monotonic_ns();
 }
 
+/* Of the slot's bytes; a call record fits behind any position below LIMIT. */
+enum {
+	SLOT_BYTES = INGERO_BLOCK_BYTES - sizeof(struct ingero_block_header),
+	CALL_BYTES_MAX = sizeof(struct ingero_call) + 8 * INGERO_CALL_WORDS_MAX,
+	SLOT_LIMIT = SLOT_BYTES - CALL_BYTES_MAX + 1,
+};
+
 /*
  * `open` is zero while this thread's recorder writes, so a signal handler's
  * call within those stores is counted and not recorded over them.
@@ -29,17 +36,17 @@ static inline void call_close(struct thread_state *t)
 static inline void call_open(struct thread_state *t)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	t->open = 1;
+	t->open = t->session;
 }
 
 /* NULL: the call is not recorded (left out, counted as lost, or no session). */
-static inline struct thread_state *call_enter(unsigned row)
+static inline struct thread_state *call_enter(unsigned row, struct cell *cell)
 {
 	struct thread_state *t = ingero_tls.state;
+	uint32_t named = __atomic_load_n(&cell->named, __ATOMIC_RELAXED);
 
-	if (unlikely(__atomic_load_n(&ingero_process->mode[row], __ATOMIC_RELAXED) != CALL_RECORD ||
-		     !t->open))
-		return ingero_enter_slow(row);
+	if (unlikely(named != t->open || !named))
+		return ingero_enter_slow(row, cell);
 	return t;
 }
 
@@ -49,13 +56,13 @@ static inline struct thread_state *call_enter(unsigned row)
  * left has a frame at or below it, and is not around this one.
  */
 static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_state *t,
-								unsigned row, uintptr_t frame,
-								uint32_t *outer)
+								 unsigned row, uintptr_t frame,
+								 uint32_t *outer)
 {
 	uint32_t depth = t->depth;
 	uint64_t start;
 
-	if (unlikely(depth))
+	if (depth && unlikely(depth > INGERO_INFLIGHT_DEPTH || t->frame[depth - 1] <= frame))
 		depth = ingero_calls_around(t, frame);
 	*outer = depth;
 	t->depth = depth + 1;
@@ -72,50 +79,56 @@ static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_s
 
 /*
  * Commits the record. `t` may have been wiped by a fork inside the call (a
- * callback): then slot is NULL and limit 0, and make_room starts afresh.
+ * callback): then next_cold is 0, and make_room starts afresh.
  */
-static inline __attribute__((always_inline)) void call_end(struct thread_state *t, unsigned row, unsigned func_class,
-			    uint32_t depth, uint64_t start, unsigned result, unsigned flags,
-			    unsigned words, const __u64 *word)
+static inline __attribute__((always_inline)) void call_end(struct thread_state *t, unsigned row,
+							   unsigned func_class, uint32_t depth,
+							   uint64_t start, uint64_t end,
+							   unsigned result, unsigned flags,
+							   unsigned words, const __u64 *word)
 {
-	uint64_t end = ingero_ticks();
+	typedef __u16 __attribute__((may_alias)) u16;
+	typedef __u32 __attribute__((may_alias)) u32;
+	typedef __u64 __attribute__((may_alias)) u64;
 	const uint32_t size = (uint32_t)sizeof(struct ingero_call) + 8 * words;
-	__u64 *to;
+	unsigned char *to;
+	uint64_t cursor;
 
 	call_close(t);
 	t->depth = depth;
-	if (unlikely(t->pos >= t->limit || end >= t->next_cold)) {
+	if (unlikely(t->pos >= SLOT_LIMIT || end >= t->next_cold)) {
 		t = ingero_make_room(t, row, depth);
 		if (!t)
 			return;
 	}
-	if (depth < INGERO_INFLIGHT_DEPTH)
+	if (likely(depth < INGERO_INFLIGHT_DEPTH))
 		__atomic_store_n(&t->slot->inflight[depth].func, 0, __ATOMIC_RELAXED);
 	if (func_class == INGERO_CLASS_LAUNCH) {
 		uint64_t kernel = word[0];
 
-		if (unlikely(t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] != kernel ||
-			     t->kernel_generation != ingero_process->kernel_generation))
-			flags |= ingero_kernel_seen(t, kernel);
-		/* The driver's launch inside a runtime's may be the first. */
-		if (unlikely(t->first_inside && !depth)) {
-			flags |= INGERO_CALL_FIRST_USE;
-			t->first_inside = false;
-		}
+		if (unlikely(t->seen[kernel >> 4 & (SEEN_KERNELS - 1)] != kernel))
+			flags |= ingero_kernel_seen(t, kernel, depth);
 	}
-	/*
-	 * struct ingero_call, as three stores; layout asserted below. Flags fit
-	 * their byte; a depth beyond 255 spills into `reserved`.
-	 */
-	to = (__u64 *)(t->records + t->pos);
-	to[0] = INGERO_RECORD_CALL | (__u64)flags << 8 | (__u64)(size / 8) << 16 |
-		(__u64)(row + 1) << 32 | (__u64)(result > 0xffff ? 0xffff : result) << 48;
-	to[1] = start;
-	to[2] = ((end - start) & 0xffffffffffff) | (__u64)depth << 48;
-	for (unsigned i = 0; i < words; i++)
-		to[3 + i] = word[i];
-	t->pos += size;
-	__atomic_store_n(&t->slot->cursor, t->sequence | t->pos, __ATOMIC_RELEASE);
+	/* struct ingero_call in few stores; layout asserted below. */
+	cursor = t->cursor;
+	to = t->records + (uint32_t)cursor;
+	*(u32 *)to = INGERO_RECORD_CALL | flags << 8 | (size / 8) << 16;
+	*(u32 *)(to + 4) = (row + 1) | (result > 0xffff ? 0xffff : result) << 16;
+	*(u64 *)(to + 8) = start;
+	*(u64 *)(to + 16) = end - start;
+	*(u16 *)(to + 22) = (u16)depth; /* over the duration's top; beyond 255 spills */
+	/* Not a loop: as memcpy it would send `word` through memory. */
+	if (words > 0)
+		*(u64 *)(to + 24) = word[0];
+	if (words > 1)
+		*(u64 *)(to + 32) = word[1];
+	if (words > 2)
+		*(u64 *)(to + 40) = word[2];
+	if (words > 3)
+		*(u64 *)(to + 48) = word[3];
+	cursor += size;
+	t->cursor = cursor;
+	__atomic_store_n(&t->slot->cursor, cursor, __ATOMIC_RELEASE);
 	call_open(t);
 }
 
@@ -124,6 +137,9 @@ _Static_assert(offsetof(struct ingero_call, func) == 4 &&
 	       offsetof(struct ingero_call, start_ticks) == 8 &&
 	       offsetof(struct ingero_call, duration_lo) == 16 &&
 	       offsetof(struct ingero_call, duration_hi) == 20 &&
-	       offsetof(struct ingero_call, depth) == 22, "call_end stores it in words");
+	       offsetof(struct ingero_call, depth) == 22 &&
+	       sizeof(struct ingero_call) == 24 && INGERO_CALL_WORDS_MAX == 4, "call_end stores it in words");
+_Static_assert(offsetof(struct thread_state, pos) == offsetof(struct thread_state, cursor),
+	       "the cursor's low half is the position");
 
 #endif /* INGERO_PRELOAD_TRACED_CALL_H */

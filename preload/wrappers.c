@@ -110,21 +110,22 @@ static struct cell cells[API_ROWS_MAX];
 			real = cell->real;                                             \
 		}                                                                      \
 		if (INGERO_CLASS_##cls != INGERO_CLASS_REGISTER) {                     \
-			t = call_enter(row);                                           \
+			t = call_enter(row, cell);                                     \
 			if (likely(t != NULL))                                         \
 				start = call_begin(t, row, FRAME(), &depth);           \
 		}                                                                      \
 		RESULT_##ret(real(PASS##n));                                           \
 		const bool ok = status == 0;                                           \
 		if (likely(t != NULL)) {                                               \
+			const uint64_t end = ingero_ticks();                           \
 			const __u64 word[] = { EXPRS##nw words };                      \
 			unsigned flags = (dir) << INGERO_CALL_DIRECTION_SHIFT;         \
                                                                                        \
-			if (nw && unlikely(ingero_process->captures))                  \
+			if (unlikely(t->news != __atomic_load_n(&ingero_news, __ATOMIC_RELAXED))) \
 				/* Its own array: `word` then needs no memory. */      \
-				flags |= ingero_captured(                              \
-					row, (const __u64[]){ EXPRS##nw words }, nw);  \
-			call_end(t, row, INGERO_CLASS_##cls, depth, start, status,     \
+				flags |= ingero_news_flags(                            \
+					t, row, depth, nw, (const __u64[]){ EXPRS##nw words }); \
+			call_end(t, row, INGERO_CLASS_##cls, depth, start, end, status, \
 				 flags, nw, word);                                     \
 		}                                                                      \
 		then;                                                                  \

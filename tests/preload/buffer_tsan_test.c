@@ -42,8 +42,17 @@ static unsigned char *pages; /* the file, as the reader sees it */
 
 uint64_t ingero_monotonic_ns(void) { return __rdtsc(); }
 bool ingero_process_ready(void) { return true; }
+void ingero_complain(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s\n", what, why);
+	abort();
+}
 bool ingero_wants(unsigned c) { return c != INGERO_CLASS_GETTER; }
-bool ingero_session_begin(struct thread_state *t) { return t != NULL; }
+bool ingero_session_begin(struct thread_state *t)
+{
+	__atomic_store_n(&process.session, 1, __ATOMIC_RELAXED);
+	return t != NULL;
+}
 /* TSan follows file descriptors and takes kernel order for none. */
 int ingero_stream_open(void) { return (int)SYS4(SYS_dup, file, 0, 0, 0); }
 bool ingero_may_write(uint64_t end) { return end <= (uint64_t)BLOCKS * INGERO_BLOCK_BYTES; }
@@ -54,9 +63,12 @@ bool ingero_reserve_space(int fd, uint64_t offset, uint64_t bytes)
 void *ingero_wiped_memory(size_t bytes) { return calloc(1, bytes); }
 void ingero_emit_start_records(struct thread_state *t) { t->next_cold = ~0ULL; }
 void ingero_emit_coverage(struct thread_state *t) { (void)t; }
-void ingero_complain(const char *what, const char *why) { (void)what; (void)why; }
 void ingero_knot(struct thread_state *t) { t->next_cold = ~0ULL; }
-unsigned ingero_kernel_seen(struct thread_state *t, uint64_t k) { (void)t, (void)k; return 0; }
+unsigned ingero_kernel_seen(struct thread_state *t, uint64_t k, uint32_t depth)
+{
+	(void)t, (void)k, (void)depth;
+	return 0;
+}
 void *ingero_libc_symbol(const char *name)
 {
 	return strcmp(name, "pthread_key_create") == 0 ? (void *)pthread_key_create :
@@ -69,14 +81,16 @@ static uint64_t seal(uint64_t number) { return number * 0x9e3779b97f4a7c15ULL ^ 
 
 static __attribute__((noinline)) void record(uint64_t number)
 {
-	struct thread_state *t = call_enter(ROW);
+	static struct cell cell;
+	struct thread_state *t = call_enter(ROW, &cell);
 	__u64 words[2] = { number, seal(number) };
 	uint64_t start;
 	uint32_t depth;
 
 	CHECK(t);
 	start = call_begin(t, ROW, (uintptr_t)__builtin_frame_address(0), &depth);
-	call_end(t, ROW, INGERO_CLASS_ALLOC, depth, start, 0, 0, 2, words);
+	call_end(t, ROW, INGERO_CLASS_ALLOC, depth, start, ingero_ticks(), 0, 0,
+		 2, words);
 }
 
 static void *writer(void *from)

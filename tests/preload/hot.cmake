@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the hot path and a thread may cost, counted.
+add_executable(steady_client steady_client.c)
+target_include_directories(steady_client PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(steady_client PRIVATE _GNU_SOURCE)
+target_compile_options(steady_client PRIVATE -O2 -Wall -Wextra)
+target_link_libraries(steady_client PRIVATE small_rt13 Threads::Threads)
+foreach(mode IN ITEMS steady memory)
+  add_test(NAME hot_path_${mode}_test
+    COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/with_shim.sh
+      $<TARGET_FILE:ingero_cuda> $<TARGET_FILE:steady_client> ${mode})
+  set_tests_properties(hot_path_${mode}_test PROPERTIES LABELS unit
+    TIMEOUT 120 SKIP_RETURN_CODE 77)
+endforeach()
