@@ -344,7 +344,32 @@ unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel, uint32_t de
 
 /* ---- capture ------------------------------------------------------------- */
 
-/* Streams that join a capture through events are not known here. */
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* The capture that this is part of (its first stream, plus 1), or 0. */
+static uint64_t origin_of(const struct captured *among, unsigned count, uint64_t what)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (among[i].what == what + 1)
+			return among[i].origin;
+	return 0;
+}
+
+/* Runtime and driver both tell of one capture: the second adds nothing. */
+static void capture_stream(struct process *p, uint64_t stream, uint64_t origin)
+{
+	if (origin_of(p->captured, COUNT(p->captured), stream))
+		return;
+	for (unsigned i = 0; i < COUNT(p->captured); i++)
+		if (!p->captured[i].what) {
+			/* 0 is a stream, too. */
+			p->captured[i] = (struct captured){ stream + 1, origin };
+			p->captures++;
+			tell_news();
+			break;
+		}
+}
+
 void ingero_capture_begin(uint64_t stream)
 {
 	struct process *p = ingero_process;
@@ -352,13 +377,7 @@ void ingero_capture_begin(uint64_t stream)
 	if (!ingero_process_ready())
 		return;
 	ingero_lock();
-	for (unsigned i = 0; i < sizeof(p->captured) / sizeof(p->captured[0]); i++)
-		if (!p->captured[i]) {
-			p->captured[i] = stream + 1; /* 0 is a stream, too */
-			p->captures++;
-			tell_news();
-			break;
-		}
+	capture_stream(p, stream, stream + 1);
 	ingero_unlock();
 }
 
@@ -369,12 +388,49 @@ void ingero_capture_end(uint64_t stream)
 	if (!p->captures)
 		return;
 	ingero_lock();
-	for (unsigned i = 0; i < sizeof(p->captured) / sizeof(p->captured[0]); i++)
-		if (p->captured[i] == stream + 1) {
-			p->captured[i] = 0;
+	for (unsigned i = 0; i < COUNT(p->captured); i++)
+		if (p->captured[i].origin == stream + 1) {
+			p->captured[i] = (struct captured){ 0, 0 };
 			p->captures--;
-			break;
 		}
+	for (unsigned i = 0; i < COUNT(p->captured_events); i++)
+		if (p->captured_events[i].origin == stream + 1)
+			p->captured_events[i] = (struct captured){ 0, 0 };
+	ingero_unlock();
+}
+
+/* An event recorded in a captured stream: who waits for it is captured, too. */
+void ingero_capture_event(uint64_t event, uint64_t stream)
+{
+	struct process *p = ingero_process;
+	uint64_t origin;
+	unsigned at;
+
+	if (!p->captures || !event)
+		return;
+	ingero_lock();
+	origin = origin_of(p->captured, COUNT(p->captured), stream);
+	for (at = 0; at < COUNT(p->captured_events); at++)
+		if (p->captured_events[at].what == event + 1)
+			break;
+	if (at == COUNT(p->captured_events) && origin)
+		at = p->next_captured_event++ % COUNT(p->captured_events);
+	if (at < COUNT(p->captured_events))
+		p->captured_events[at] = (struct captured){ origin ? event + 1 : 0, origin };
+	ingero_unlock();
+}
+
+void ingero_capture_join(uint64_t stream, uint64_t event)
+{
+	struct process *p = ingero_process;
+	uint64_t origin;
+
+	if (!p->captures)
+		return;
+	ingero_lock();
+	origin = origin_of(p->captured_events, COUNT(p->captured_events), event);
+	if (origin)
+		capture_stream(p, stream, origin);
 	ingero_unlock();
 }
 
@@ -383,10 +439,9 @@ static unsigned captured(unsigned row, const __u64 *word, unsigned words)
 	struct process *p = ingero_process;
 
 	for (unsigned w = 0; w < words; w++)
-		for (unsigned i = 0; i < sizeof(p->captured) / sizeof(p->captured[0]); i++)
-			if (ingero_api[row].words[w] == INGERO_WORD_STREAM &&
-			    p->captured[i] == word[w] + 1)
-				return INGERO_CALL_CAPTURED;
+		if (ingero_api[row].words[w] == INGERO_WORD_STREAM &&
+		    origin_of(p->captured, COUNT(p->captured), word[w]))
+			return INGERO_CALL_CAPTURED;
 	return 0;
 }
 

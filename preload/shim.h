@@ -139,7 +139,11 @@ struct process {
 	uint32_t knots;
 	uint32_t coverage_seen; /* change counter at the last emission */
 	struct kernel_set *kernel_set;
-	uint64_t captured[16];
+	/* What goes into a graph, with 1 added, and the capture's first stream. */
+	struct captured {
+		uint64_t what, origin;
+	} captured[32], captured_events[64];
+	uint32_t next_captured_event;
 };
 
 extern struct process *ingero_process; /* never NULL */
@@ -202,6 +206,8 @@ COLD void ingero_kernel_registered(void *module, const void *host, const char *n
 COLD void ingero_kernels_unregister(void *module);
 COLD void ingero_capture_begin(uint64_t stream);
 COLD void ingero_capture_end(uint64_t stream);
+COLD void ingero_capture_event(uint64_t event, uint64_t stream);
+COLD void ingero_capture_join(uint64_t stream, uint64_t event);
 /*
  * Changes with what a call must look at: streams under capture, kernel
  * addresses in use again. A thread that missed a change asks for its call's

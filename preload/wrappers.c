@@ -41,6 +41,12 @@
 /* 901 to 907: the capture was no good, and is over. */
 #define CAPTURE_END(s) \
 	if (ok || (status > 900 && status < 908)) ingero_capture_end((uintptr_t)(s))
+#define CAPTURE_EVENT(e, s) \
+	if (ok && unlikely(ingero_process->captures)) \
+		ingero_capture_event((uintptr_t)(e), (uintptr_t)(s))
+#define CAPTURE_JOIN(s, e) \
+	if (ok && unlikely(ingero_process->captures)) \
+		ingero_capture_join((uintptr_t)(s), (uintptr_t)(e))
 #define REGISTER_FUNCTION(module, host, name) \
 	if (ok) ingero_kernel_registered(module, host, name)
 #define UNREGISTER(module) if (ok) ingero_kernels_unregister(module)

@@ -6,7 +6,7 @@ foreach(test IN ITEMS api_coverage_test api_meaning_test)
   add_test(NAME ${test}
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/${test}.py
       --wheels ${wheels})
-  set_tests_properties(${test} PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(${test} PROPERTIES LABELS unit TIMEOUT 600)
 endforeach()
 
 # Every function called, and each word of each record compared.
@@ -22,5 +22,5 @@ if(TARGET ingero_cuda)
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/api_words_test.py
       --shim $<TARGET_FILE:ingero_cuda> --bin ${CMAKE_CURRENT_BINARY_DIR}
       --lib ${dir})
-  set_tests_properties(api_words_test PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(api_words_test PROPERTIES LABELS unit TIMEOUT 600)
 endif()

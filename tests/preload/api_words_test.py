@@ -252,36 +252,65 @@ class ApiWords(unittest.TestCase):
     def test_runtime_13(self):
         self.compare_group(13)
 
-    def test_a_capture_that_fails_at_its_end_is_over(self):
+    def captured(self, program):
+        """Bytes of each cudaMemsetAsync -> was it marked as captured?"""
         library = f"{OPTIONS.lib}/whole_api_lib_13/libcudart.so.13"
-        program = f"""
+        before = f"""
 import ctypes
 rt = ctypes.CDLL({library!r})
-stream = ctypes.c_void_p(0x7000)
+a, b, c = (ctypes.c_void_p(s) for s in (0x7000, 0x8000, 0x9000))
+e, f = (ctypes.c_void_p(s) for s in (0x70, 0x80))
 rt.whole_api_answer(1)
-def launch(n):
+def work(n, stream):
     rt.cudaMemsetAsync(None, 0, ctypes.c_size_t(n), stream)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            stream = self.record([sys.executable, "-c", before + program], 13,
+                                 folder)
+        return {c.words["BYTES"]: bool(c.flags & 2) for c in stream.calls
+                if c.name == "cudaMemsetAsync"}
+
+    def test_a_capture_that_fails_at_its_end_is_over(self):
+        self.assertEqual(self.captured("""
 def end(status):
     rt.whole_api_answer(0)
     rt.whole_api_fail_with(status)
-    rt.cudaStreamEndCapture(stream, None)
+    rt.cudaStreamEndCapture(a, None)
     rt.whole_api_answer(1)
-launch(1)
-rt.cudaStreamBeginCapture(stream, 0)
-launch(2)
+work(1, a)
+rt.cudaStreamBeginCapture(a, 0)
+work(2, a)
 end(1)    # invalid value: still capturing
-launch(3)
+work(3, a)
 end(908)  # the wrong thread: still capturing
-launch(4)
+work(4, a)
 end(901)  # invalidated: the capture is over
-launch(5)
-"""
-        with tempfile.TemporaryDirectory() as folder:
-            stream = self.record([sys.executable, "-c", program], 13, folder)
-        self.assertEqual(
-            {c.words["BYTES"]: bool(c.flags & 2) for c in stream.calls
-             if c.name == "cudaMemsetAsync"},
-            {1: False, 2: True, 3: True, 4: True, 5: False})
+work(5, a)
+"""), {1: False, 2: True, 3: True, 4: True, 5: False})
+
+    def test_streams_join_a_capture_through_events(self):
+        self.assertEqual(self.captured("""
+rt.cudaEventRecord(f, c)           # before any capture
+rt.cudaStreamBeginCapture(a, 0)
+rt.cudaEventRecord(e, a)
+work(1, b)
+rt.cudaStreamWaitEvent(c, f, 0)    # not of the capture
+work(2, c)
+rt.cudaStreamWaitEvent(b, e, 0)    # joins
+work(3, b)
+rt.cudaEventRecordWithFlags(f, a, 1)  # for those outside
+rt.cudaStreamWaitEvent(c, f, 1)
+work(4, c)
+rt.cudaEventRecord(f, b)           # through the stream that joined
+rt.cudaStreamWaitEvent(c, f, 0)
+work(5, c)
+rt.cudaStreamEndCapture(a, None)
+work(6, a); work(7, b); work(8, c)
+rt.cudaStreamBeginCapture(b, 0)
+rt.cudaStreamWaitEvent(a, e, 0)    # that event's capture is over
+work(9, a); work(10, b)
+"""), {1: False, 2: False, 3: True, 4: False, 5: True, 6: False, 7: False,
+       8: False, 9: False, 10: True})
 
 
 def main():
