@@ -26,6 +26,23 @@ expect pageable-copy --from 15.5s --to 16.21s
 expect in-process-loading --from 17.21s --to 99.183s
 expect loader-cpu-bound --from 100.184s --to 119.178s
 
+# The reports kept beside it are what this version prints. To accept new ones:
+# INGERO_UPDATE_GOLDEN=1, then read the diff.
+printed() { # file, arguments of explain
+  local file=$store/$1
+  shift
+  (cd "$store/../.." && COLUMNS=100 TZ=UTC "$ingero" explain \
+    --db "investigations/${store##*/}" "$@") >"$work/printed"
+  [ -z "${INGERO_UPDATE_GOLDEN:-}" ] || cp "$work/printed" "$file"
+  diff "$file" "$work/printed" || fail "explain $* is not ${file##*/}"
+}
+printed explain.txt
+printed per-process.txt --per-process
+printed direct.txt --from 15.500s --to 16.210s
+printed 0-workers.txt --from 17.210s --to 99.183s
+printed 4-workers.txt --from 100.184s --to 119.178s
+printed 4-workers-per-process.txt --from 100.184s --to 119.178s --per-process
+
 "$ingero" explain --db "$store" --json >"$work/explain.json"
 python3 "$schema_test" "$work/explain.json" >"$work/schema" 2>&1 ||
   { cat "$work/schema"; fail "the JSON is not that of the schema"; }
