@@ -9,6 +9,7 @@
  * Errors:     no space or memory: the calls are counted as lost and the
  *             thread tries again every RETRY_TICKS.
  */
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -493,16 +494,46 @@ static struct thread_state *enter(unsigned row, struct cell *cell)
 	return t;
 }
 
+/*
+ * A signal handler jumped out of the stores of a record (siglongjmp), and the
+ * stack is back above them: then they will not go on. A handler's call comes
+ * from below a signal's frame, 1 KiB at least; on an alternate stack nothing
+ * can be told. What was not committed yet is dropped with its call, which has
+ * never returned.
+ */
+static bool stores_abandoned(struct thread_state *t)
+{
+	const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	const uintptr_t frames_of_ours = 768;
+	uint32_t i = t->depth ? t->depth - 1 : 0;
+	stack_t stack;
+
+	if (i >= INGERO_INFLIGHT_DEPTH)
+		i = INGERO_INFLIGHT_DEPTH - 1;
+	if (here + frames_of_ours < t->frame[i] ||
+	    SYS4(SYS_sigaltstack, 0, &stack, 0, 0) != 0 || stack.ss_flags & SS_ONSTACK)
+		return false;
+	t->cursor = t->slot->cursor;
+	return true;
+}
+
 struct thread_state *ingero_enter_slow(unsigned row, struct cell *cell)
 {
 	struct thread_state *t = ingero_tls.state;
+	uint64_t mask;
 
 	if (!ingero_process_ready())
 		return NULL;
-	if (ingero_tls.busy || (t->slot && !t->open)) {
+	if (mode_of(row) == CALL_SKIP) {
+		skip(t);
+		return NULL;
+	}
+	if (ingero_tls.busy || (t->slot && !t->open && !stores_abandoned(t))) {
 		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
 		return NULL;
 	}
+	/* A handler could jump out of what follows, and leave it half done. */
+	mask = sys_block_signals();
 	ingero_tls.busy++;
 	if (t->slot)
 		call_close(t);
@@ -510,6 +541,7 @@ struct thread_state *ingero_enter_slow(unsigned row, struct cell *cell)
 	if (ingero_tls.state->slot)
 		call_open(ingero_tls.state);
 	ingero_tls.busy--;
+	sys_restore_signals(mask);
 	return t;
 }
 
@@ -519,8 +551,8 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 
 	if (!ingero_process_ready())
 		return NULL;
-	ingero_tls.busy++;
 	mask = sys_block_signals();
+	ingero_tls.busy++;
 	if (!t->slot)
 		t = attach(); /* a fork happened inside the call */
 	if (t) {
@@ -541,8 +573,8 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 	} else {
 		ingero_count_loss(INGERO_LOSS_NO_SLOT, 1);
 	}
-	sys_restore_signals(mask);
 	ingero_tls.busy--;
+	sys_restore_signals(mask);
 	return t;
 }
 

@@ -79,7 +79,9 @@ static inline __attribute__((always_inline)) uint64_t call_begin(struct thread_s
 
 /*
  * Commits the record. `t` may have been wiped by a fork inside the call (a
- * callback): then next_cold is 0, and make_room starts afresh.
+ * callback): then next_cold is 0, and make_room starts afresh. Closed before
+ * `end` was read: a handler's call in between would end later and be stored
+ * first, and readers rely on ends that never fall within a slot.
  */
 static inline __attribute__((always_inline)) void call_end(struct thread_state *t, unsigned row,
 							   unsigned func_class, uint32_t depth,
@@ -94,7 +96,6 @@ static inline __attribute__((always_inline)) void call_end(struct thread_state *
 	unsigned char *to;
 	uint64_t cursor;
 
-	call_close(t);
 	t->depth = depth;
 	if (unlikely(t->pos >= SLOT_LIMIT || end >= t->next_cold)) {
 		t = ingero_make_room(t, row, depth);

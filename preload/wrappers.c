@@ -123,6 +123,7 @@ static struct cell cells[API_ROWS_MAX];
 		RESULT_##ret(real(PASS##n));                                           \
 		const bool ok = status == 0;                                           \
 		if (likely(t != NULL)) {                                               \
+			call_close(t);                                                 \
 			const uint64_t end = ingero_ticks();                           \
 			const __u64 word[] = { EXPRS##nw words };                      \
 			unsigned flags = (dir) << INGERO_CALL_DIRECTION_SHIFT;         \

@@ -89,6 +89,7 @@ static __attribute__((noinline)) void record(uint64_t number)
 
 	CHECK(t);
 	start = call_begin(t, ROW, (uintptr_t)__builtin_frame_address(0), &depth);
+	call_close(t);
 	call_end(t, ROW, INGERO_CLASS_ALLOC, depth, start, ingero_ticks(), 0, 0,
 		 2, words);
 }

@@ -227,7 +227,10 @@ void Idle(long n) {
 
 void* Endless(void*) {
   void* p;
-  for (;;) cudaMalloc(&p, 16);
+  for (long i = 0;; ++i) {
+    cudaMalloc(&p, 16);
+    if (i % 10 == 0) usleep(1000);
+  }
 }
 void* Short(void*) {
   void* p;
@@ -239,6 +242,7 @@ void* Starter(void*) {
     pthread_t t;
     if (pthread_create(&t, nullptr, Short, nullptr) == 0)
       pthread_join(t, nullptr);
+    usleep(1000);
   }
 }
 

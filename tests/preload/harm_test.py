@@ -126,6 +126,224 @@ class HarmTest(unittest.TestCase):
                           ("cudaDeviceSynchronize", 1),
                           ("cuCtxSynchronize", 2)])
 
+    # ---- threads and forks ---------------------------------------------
+
+    def test_two_thousand_forks_among_threads(self):
+        self.assertEqual(self.client("fork_storm", 2000).stdout, "2000\n")
+        paths = [os.path.join(self.dir, f) for f in os.listdir(self.dir)]
+        self.assertEqual(len(paths), 2001)
+        # The largest is the parent's.
+        paths.sort(key=os.path.getsize)
+        children = [read_stream.load(path) for path in paths[:-1]]
+        self.assertEqual(len(children), 2000)
+        self.assertEqual(len({s.pid for s in children}), 2000)
+        for s in children:
+            self.assertEqual([c.depth for c in s.calls], [1, 0])
+            self.assertEqual(self.sizes(s), [2])
+            self.assertEqual(s.lost, {})
+
+    def test_idle_threads_take_bounded_memory(self):
+        bare = int(self.client("idle", 500, shim=False).stdout)
+        done = int(self.client("idle", 500).stdout)
+        # A slot's first pages, the thread's state and tables of the kernel.
+        self.assertLess((done - bare) / 500, 64)
+
+    def test_threads_that_call_while_the_process_exits(self):
+        for _ in range(10):
+            self.assertEqual(self.alike("detached").returncode, 0)
+        for s in self.streams():
+            self.assertEqual(s.torn, 0)
+            self.assertEqual(s.lost, {})
+
+    def test_handler_that_jumps_out_of_the_recorder(self):
+        jumps = int(self.client("jumps", 500).stdout)
+        s = self.one()
+        self.assertGreaterEqual(jumps, 500)
+        # What came after is recorded again, at depth 0.
+        frees = [c for c in s.calls if c.name == "cudaFree"]
+        self.assertEqual(len(frees), 1000)
+        self.assertEqual({c.depth for c in frees}, {0})
+        self.assertEqual(s.inflight, [])
+
+    def test_exit_order(self):
+        for how, code in (("", 21), ("quick", 21), ("pthread", 0)):
+            done = self.alike("exit_order", how, env={"HARM_EXIT": "1"})
+            self.assertEqual(done.returncode, code, how)
+            s, = self.streams()
+            self.assertEqual(s.torn, 0)
+            said = [line.split() for line in done.stdout.splitlines()
+                    if not line.startswith("runtime")]
+            self.assertIn(["key", "0", "0", "0x1680"], said)
+            late = {int(line[3], 16) - 0x1000 for line in said}
+            seen = {c.words["BYTES"] for c in s.calls
+                    if c.name == "cudaMalloc"}
+            self.assertLessEqual(late, seen, how)
+            made = len([c for c in s.calls if c.name == "cudaMalloc"])
+            self.assertEqual(made + sum(s.lost.values()), len(said) + 2)
+            os.unlink(s.path)
+
+    def test_children_by_vfork_and_posix_spawn(self):
+        self.assertEqual(self.alike("children").returncode, 0)
+        by_calls = collections.Counter(
+            tuple(self.sizes(s)) for s in self.streams())
+        self.assertEqual(by_calls, {tuple(range(6)): 1, tuple(range(3)): 2})
+
+    WORKER = """
+import ctypes, multiprocessing, os, sys
+r = ctypes.CDLL('libcudart.so.13')
+def calls(first, n):
+    p = ctypes.c_void_p()
+    for i in range(n):
+        if r.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(16 * (first + i))):
+            os._exit(9)
+def work(k):
+    calls(1000 * k, 20)
+    return os.getpid()
+if __name__ == '__main__':
+    method, workers = sys.argv[1], int(sys.argv[2])
+    calls(0, 300)
+    if workers:
+        with multiprocessing.get_context(method).Pool(workers) as pool:
+            pids = pool.map(work, range(1, 41), chunksize=1)
+            pool.close()
+            pool.join()
+        print(len(pids))
+    calls(300, 300)
+"""
+
+    def test_python_workers_by_fork_forkserver_and_spawn(self):
+        script = os.path.join(self.dir, "worker.py")
+        with open(script, "w") as f:
+            f.write(self.WORKER)
+        env = {"LD_LIBRARY_PATH":
+               f"{shim_test.LIB}/harm_rt:{shim_test.LIB}/harm_cuda"}
+        for method in ("fork", "forkserver", "spawn"):
+            for workers in (0, 4):
+                self.run_with([sys.executable, script, method, str(workers)],
+                              env=env)
+                streams = self.streams()
+                made = collections.Counter()
+                for s in streams:
+                    self.assertEqual(s.torn, 0)
+                    self.assertEqual(s.lost, {})
+                    made.update(self.sizes(s))
+                    if self.sizes(s)[:1] == [0]:
+                        self.assertEqual(self.sizes(s), [*range(600)])
+                self.assertEqual(set(made.values()), {1}, method)
+                self.assertEqual(len(made), 600 + (800 if workers else 0))
+                self.assertEqual(len({s.pid for s in streams}), len(streams))
+                for s in streams:
+                    os.unlink(s.path)
+
+    def test_programs_without_cuda_leave_nothing(self):
+        source = os.path.join(self.dir, "empty.c")
+        with open(source, "w") as f:
+            f.write("int main(void) { return 0; }\n")
+        folder = os.path.join(self.dir, "traces")
+        command = ("for i in $(seq 100); do /bin/true; done; "
+                   f"cd {self.dir} && cc -o empty empty.c && ./empty; "
+                   "echo $LD_PRELOAD")
+        preload = f"{shim_test.SHIM}:{shim_test.LIB}/interposer.so"
+        done = self.run_with(["bash", "-c", command], dir=folder,
+                             env={"LD_PRELOAD": preload})
+        self.assertEqual((done.stdout, done.stderr), (preload + "\n", ""))
+        self.assertFalse(os.path.exists(folder))
+
+    def test_two_containers_with_the_same_pids(self):
+        # The shim's half of it: what it wrote tells them apart.
+        command = ["unshare", "-pf", "--mount-proc",
+                   f"{shim_test.BIN}/harm_client", "linked", "10"]
+        probe = subprocess.run(command[:3] + ["/bin/true"],
+                               stderr=subprocess.PIPE)
+        if probe.returncode:
+            self.skipTest(f"no pid namespaces: {probe.stderr.decode()}")
+        outer = self.run_with([f"{shim_test.BIN}/harm_client", "linked", "10"])
+        self.assertEqual(outer.stderr, "")
+        for _ in range(2):
+            self.run_with(command)
+        streams = self.streams()
+        self.assertEqual(len(streams), 3)
+        inner = [s for s in streams if s.pid == 1]
+        self.assertEqual(len(inner), 2)
+        self.assertTrue(all(len(s.calls) == 22 for s in streams))
+        self.assertEqual(len({s.stream_id for s in streams}), 3)
+        self.assertEqual(len({(s.pidns, s.pid, s.start_ticks)
+                              for s in streams}), 3)
+        host = os.stat("/proc/self/ns/pid").st_ino
+        self.assertEqual([s.pidns == host for s in inner], [False] * 2)
+
+    # ---- copies of the runtime -----------------------------------------
+
+    COPIES = """
+import ctypes, os, sys
+def ask(library):
+    n = ctypes.c_int(-1)
+    status = library.cudaGetDeviceCount(ctypes.byref(n))
+    return status, n.value
+ours = [ctypes.CDLL(path) for path in sys.argv[1:]]
+for _ in range(3):
+    print([ask(library) for library in ours])
+with open('/proc/self/maps') as f:
+    print(sorted({os.path.basename(line.split()[-1]) for line in f
+                  if 'libcudart' in line}))
+"""
+
+    def test_copies_of_the_runtime_as_wheels_bring_them(self):
+        lib = shim_test.LIB
+        paths = [f"{lib}/small_rt13_copy/libcudart-0a1b2c.so.13",
+                 "libcudart.so.13", f"{lib}/small_rt12/libcudart.so.12"]
+        env = {"LD_LIBRARY_PATH": f"{lib}/small_rt13"}
+        for order in (paths, paths[::-1]):
+            command = [sys.executable, "-c", self.COPIES, *order]
+            bare = self.run_with(command, shim=False, env=env)
+            done = self.run_with(command, env=env)
+            self.assertEqual(done.stdout, bare.stdout)
+            self.assertEqual(done.stdout.count("131"), 3)
+            s = self.one()
+            mapped = {os.path.basename(text) for way, _, text in
+                      self.coverage(s) if way == "MAPPED"}
+            self.assertLessEqual({os.path.basename(p) for p in paths}, mapped)
+            os.unlink(s.path)
+
+    def coverage(self, s):
+        return [(c[0], c[1], c[-1]) for c in s.coverage]
+
+    # ---- look-up by version --------------------------------------------
+
+    VERSIONS = """
+import ctypes
+c = ctypes.CDLL('libcuda.so.1')
+c.cuGetProcAddress_v2.restype = ctypes.c_int
+for name in (b'cuCtxCreate', b'cuMemAlloc', b'cuStreamSynchronize', b'cuNone'):
+    for version in (3020, 11040, 12050, 13000, 99999):
+        for status in (ctypes.c_int(-1), None):
+            p = ctypes.c_void_p(7)
+            r = c.cuGetProcAddress_v2(name, ctypes.byref(p), version,
+                                      ctypes.c_uint64(0),
+                                      status and ctypes.byref(status))
+            same = None
+            for v in ('', '_v2', '_v3', '_v4'):
+                try:
+                    f = getattr(c, name.decode() + v)
+                except AttributeError:
+                    continue
+                if ctypes.cast(f, ctypes.c_void_p).value == p.value:
+                    same = v
+            print(name, version, r, status and status.value, bool(p.value),
+                  same)
+"""
+
+    def test_look_up_answers_the_version_that_was_asked_for(self):
+        if not os.path.exists(f"{shim_test.FAKES}/libcuda.so.1"):
+            self.skipTest("tests/fakes is not built")
+        command = [sys.executable, "-c", self.VERSIONS]
+        env = {"LD_LIBRARY_PATH": shim_test.FAKES}
+        bare = self.run_with(command, shim=False, env=env).stdout
+        self.assertEqual(self.run_with(command, env=env).stdout, bare)
+        # The rig tells versions apart.
+        self.assertGreater(len({line.split()[-1] for line in
+                                bare.splitlines()}), 1)
+
     # ---- trouble -------------------------------------------------------
 
     def test_trouble_after_the_first_calls(self):
