@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bitset>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 
 #include "base/histogram.h"
@@ -112,8 +113,9 @@ class Summary {
     Histogram histogram;
   };
 
+  // first_use: with the time that no first use around it holds already.
   Status Add(uint32_t func, int64_t begin, uint64_t duration, bool outermost,
-             bool first_use, bool error, uint64_t bytes) {
+             std::optional<uint64_t> first_use, bool error, uint64_t bytes) {
     const int64_t second = begin / kSecondNs * kSecondNs;
     if (second > second_) {
       INGERO_RETURN_IF_ERROR(Flush());
@@ -122,7 +124,7 @@ class Summary {
     Totals& t = totals_[func];
     if (first_use) {
       ++t.first_uses;
-      t.first_use_ns += duration;
+      t.first_use_ns += *first_use;
     } else {
       ++t.calls;
       t.total += duration;
@@ -214,6 +216,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   Summary summary(writer, target.process);
   std::bitset<UINT16_MAX + 1> called;
   std::unordered_map<uint32_t, uint32_t> tids;  // own -> host
+  std::unordered_map<uint32_t, int64_t> first_use_end;  // of a thread's last
   uint64_t count = 0, layers = 0, damaged = 0;
   CallReader reader(stream);
   WireCall call;
@@ -260,6 +263,13 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
                              (flags & call_table::kFirstCall) != 0 ||
                              f.call_class == INGERO_CLASS_CONTEXT ||
                              f.call_class == INGERO_CLASS_MODULE;
+      std::optional<uint64_t> first_use_ns;
+      if (first_use) {
+        // The driver's call inside a runtime's first use is its time, too.
+        int64_t& until = first_use_end[call.tid];
+        first_use_ns = begin < until ? 0 : static_cast<uint64_t>(end - begin);
+        until = std::max(until, end);
+      }
       const bool asks = f.call_class == INGERO_CLASS_QUERY_STREAM ||
                         f.call_class == INGERO_CLASS_QUERY_EVENT;
       const bool error =
@@ -268,7 +278,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
       INGERO_RETURN_IF_ERROR(
           summary.Add(index[call.func], begin,
                       static_cast<uint64_t>(end - begin), call.depth == 0,
-                      first_use, error, bytes ? *bytes : 0));
+                      first_use_ns, error, bytes ? *bytes : 0));
     }
     if (rows.size() == kBlockRows) {
       SortCalls(&rows);

@@ -2,6 +2,7 @@
 #include "merge/cuda_stream.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -29,6 +30,13 @@ std::string TextOf(std::string_view bytes) {
   return std::string(bytes.substr(0, bytes.find('\0')));
 }
 
+// Between the reading of a call's end and its store there may be this much of
+// other records (a signal handler's call, another CPU's time stamp counter).
+constexpr uint64_t kOrderSlackTicks = 1 << 13;
+// The recorder takes a clock sample before any call that ends more than 100 ms
+// after the thread's last one.
+constexpr uint64_t kSampleGapTicks = uint64_t{1} << 31;
+
 // Smallest size of a kind that this version decodes; 0 = skipped knowingly;
 // nullopt = a newer kind.
 std::optional<size_t> KindBytes(uint8_t kind) {
@@ -54,7 +62,77 @@ size_t RecordBytes(std::string_view bytes) {
   if (r.kind == 0 || size == 0 || size > bytes.size()) return 0;
   const auto least = KindBytes(r.kind);
   if (least && size < *least) return 0;
+  if (r.kind == INGERO_RECORD_CALL &&
+      size > sizeof(ingero_call) + 8 * INGERO_CALL_WORDS_MAX)
+    return 0;
   return size;
+}
+
+// A text without control characters, then zeros to the record's end.
+bool IsText(std::string_view bytes) {
+  const size_t nul = bytes.find('\0');
+  return nul != bytes.npos &&
+         bytes.find_first_not_of('\0', nul) == bytes.npos &&
+         std::none_of(bytes.begin(), bytes.begin() + nul,
+                      [](char c) { return static_cast<uint8_t>(c) < ' '; });
+}
+
+// False for what no recorder of this version writes: a record whose kind was
+// damaged is taken for another one.
+bool IsSound(std::string_view record) {
+  const auto tail = [&](size_t bytes) { return record.substr(bytes); };
+  switch (Load<ingero_record>(record).kind) {
+    case INGERO_RECORD_THREAD:
+      return record.size() == sizeof(ingero_thread) &&
+             Load<ingero_thread>(record).tid != 0;
+    case INGERO_RECORD_KNOT:
+      return record.size() == sizeof(ingero_knot);
+    case INGERO_RECORD_LOSS:
+      return record.size() == sizeof(ingero_loss_range) &&
+             FindLoss(Load<ingero_loss_range>(record).loss) != nullptr;
+    case INGERO_RECORD_SELF:
+      return record.size() == sizeof(ingero_self_cost);
+    case INGERO_RECORD_NAME:
+      return Load<ingero_name>(record).func != 0 &&
+             Load<ingero_name>(record).reserved == 0 &&
+             IsText(tail(sizeof(ingero_name)));
+    case INGERO_RECORD_KERNEL:
+      return Load<ingero_kernel>(record).reserved == 0 &&
+             Load<ingero_kernel>(record).kernel != 0 &&
+             IsText(tail(sizeof(ingero_kernel)));
+    case INGERO_RECORD_PROCESS:
+      return (uint64_t{Load<ingero_process>(record).text_bytes} + 7) / 8 * 8 ==
+             record.size() - sizeof(ingero_process);
+    case INGERO_RECORD_COVERAGE:
+      return Load<ingero_coverage>(record).way != 0 &&
+             IsText(tail(sizeof(ingero_coverage)));
+    case INGERO_RECORD_GPU_ACTIVITY:
+    case INGERO_RECORD_STACK:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Of values that should not fall: false where one lies out of a longest run of
+// those that do not.
+std::vector<bool> InOrder(const std::vector<uint64_t>& values) {
+  std::vector<uint32_t> tails, before(values.size(), UINT32_MAX);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const auto at = std::upper_bound(
+        tails.begin(), tails.end(), values[i],
+        [&](uint64_t v, uint32_t t) { return v < values[t]; });
+    if (at != tails.begin()) before[i] = *(at - 1);
+    if (at == tails.end())
+      tails.push_back(i);
+    else
+      *at = i;
+  }
+  std::vector<bool> in(values.size());
+  if (!tails.empty())
+    for (uint32_t i = tails.back(); i != UINT32_MAX; i = before[i])
+      in[i] = true;
+  return in;
 }
 
 WireCall DecodeCall(std::string_view record, uint32_t tid) {
@@ -170,8 +248,11 @@ Status CudaStream::Index() {
       std::memcpy(b.inflight.data(), h.inflight, sizeof(h.inflight));
       if (!b.live) {
         if (copying) continue;
+        b.last_ticks = h.last_ticks;
         if (written.insert({b.slot, b.sequence}).second)
           blocks_.push_back(std::move(b));
+        else
+          Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
         continue;
       }
       const bool have = std::any_of(
@@ -200,9 +281,14 @@ Status CudaStream::Index() {
   }
   for (Block& b : live) {
     if (written.count({b.slot, b.sequence}) != 0) {
-      // Its calls are in the DATA twin; what is in flight is only here.
-      b.record_bytes = 0;
-      b.copy = nullptr;
+      INGERO_ASSIGN_OR_RETURN(const bool twin, IsWritten(b));
+      if (twin) {
+        // Its calls are in the DATA twin; what is in flight is only here.
+        b.record_bytes = 0;
+        b.copy = nullptr;
+      } else {
+        Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+      }
     }
     blocks_.push_back(std::move(b));
   }
@@ -216,7 +302,13 @@ Status CudaStream::Index() {
   hash = Mix(hash, stream_.header.exited);
   for (uint64_t lost : stream_.header.lost) hash = Mix(hash, lost);
   std::string records;
+  SlotClock clock;
+  uint32_t slot = 0, sequence = 0;
   for (Block& b : blocks_) {
+    if (b.slot != slot) clock = {};
+    if (b.slot != slot || b.sequence != sequence + 1) clock.sampled = false;
+    slot = b.slot;
+    sequence = b.sequence;
     hash = Mix(hash, uint64_t{b.sequence} << 32 | b.record_bytes);
     hash = Mix(hash, b.index << 1 | (b.live ? 1 : 0));
     for (const ingero_inflight& f : b.inflight)
@@ -224,8 +316,15 @@ Status CudaStream::Index() {
     const uint32_t claimed = b.record_bytes;
     INGERO_RETURN_IF_ERROR(ReadRecords(b, &records));
     if (records.size() < claimed) Count(INGERO_LOSS_TORN_TAIL, 1);
+    FindBadCalls(&b, records, &clock);
+    if (b.live) DropFalseInFlight(&b, clock);
     Scan(&b, records);
+    if (b.record_bytes < claimed)
+      clock.sampled = false;  // samples may be missing
+    else if (claimed != 0 && !(b.live && running))
+      INGERO_RETURN_IF_ERROR(LookBehind(b, clock));
   }
+  DropOddKnots();
   fingerprint_ = hash;
 
   // The header counts all losses; records give some of them a time range.
@@ -239,8 +338,207 @@ Status CudaStream::Index() {
   return {};
 }
 
+// Does the DATA block of that sequence hold the same? It may hold more.
+Result<bool> CudaStream::IsWritten(const Block& live) const {
+  std::string mine, theirs;
+  for (const Block& b : blocks_) {
+    if (b.live || b.slot != live.slot || b.sequence != live.sequence) continue;
+    INGERO_RETURN_IF_ERROR(ReadRecords(live, &mine));
+    INGERO_RETURN_IF_ERROR(ReadRecords(b, &theirs));
+    const size_t common = std::min(mine.size(), theirs.size());
+    return mine.compare(0, common, theirs, 0, common) == 0;
+  }
+  return false;
+}
+
+void CudaStream::FindBadCalls(Block* block, std::string_view records,
+                              SlotClock* clock) {
+  struct Ended {
+    uint64_t end = 0, anchor = 0;
+    uint32_t at = 0;
+    bool outer = false;
+  };
+  std::vector<Ended> calls;
+  bool fell = false;
+  for (size_t at = 0, size; at < records.size(); at += size) {
+    const std::string_view rest = records.substr(at);
+    size = RecordBytes(rest);
+    if (size == 0) break;
+    switch (Load<ingero_record>(rest).kind) {
+      case INGERO_RECORD_CALL: {
+        const WireCall call = DecodeCall(rest.substr(0, size), 0);
+        const auto f = functions_.find(call.func);
+        const uint64_t last =
+            calls.empty() ? clock->last_end : calls.back().end;
+        const bool wrong =
+            call.end_ticks < call.start_ticks ||
+            (f != functions_.end() && call.words_used > 0 &&
+             f->second.words[call.words_used - 1] == INGERO_WORD_NONE) ||
+            (clock->sampled &&
+             call.end_ticks > clock->anchor + kSampleGapTicks);
+        if (wrong) {
+          block->bad.push_back(static_cast<uint32_t>(at));
+          break;
+        }
+        fell |= call.end_ticks + kOrderSlackTicks < last;
+        calls.push_back({call.end_ticks, clock->anchor,
+                         static_cast<uint32_t>(at), call.depth == 0});
+        break;
+      }
+      case INGERO_RECORD_KNOT:
+        clock->anchor =
+            std::max<uint64_t>(clock->anchor, Load<ingero_knot>(rest).ticks);
+        clock->sampled = true;
+        break;
+      case INGERO_RECORD_SELF: {
+        const auto s = Load<ingero_self_cost>(rest);
+        clock->anchor = std::max<uint64_t>(clock->anchor,
+                                           s.start_ticks + s.duration_ticks);
+        break;
+      }
+      case INGERO_RECORD_LOSS:
+        clock->anchor = std::max<uint64_t>(
+            clock->anchor, Load<ingero_loss_range>(rest).last_ticks);
+        break;
+      default:
+        break;
+    }
+  }
+  const uint64_t limit = block->last_ticks;
+  if (limit != 0 && !calls.empty())
+    fell |= calls.back().end > limit + kOrderSlackTicks;
+  if (fell) {
+    // The ends, between what came before and the time of writing out.
+    std::vector<uint64_t> ends = {clock->last_end};
+    for (const Ended& c : calls) ends.push_back(c.end);
+    ends.push_back(limit != 0 ? limit : UINT64_MAX);
+    const std::vector<bool> in = InOrder(ends);
+    std::vector<uint64_t> next(ends.size(), UINT64_MAX);
+    for (size_t i = ends.size() - 1; i-- > 0;)
+      next[i] = in[i + 1] ? ends[i + 1] : next[i + 1];
+    uint64_t last = 0;
+    std::vector<Ended> good;
+    for (size_t i = 0; i + 1 < ends.size(); ++i) {
+      if (in[i]) last = ends[i];
+      if (i == 0) continue;
+      if (!in[i] && (ends[i] + kOrderSlackTicks < last ||
+                     (next[i] != UINT64_MAX &&
+                      ends[i] > next[i] + kOrderSlackTicks)))
+        block->bad.push_back(calls[i - 1].at);
+      else
+        good.push_back(calls[i - 1]);
+    }
+    calls = std::move(good);
+    std::sort(block->bad.begin(), block->bad.end());
+  }
+  for (const Ended& c : calls) {
+    clock->last_end = std::max(clock->last_end, c.end);
+    if (c.outer) clock->last_outer = std::max(clock->last_outer, c.end);
+  }
+  if (limit != 0 && clock->sampled)
+    clock->anchor = std::max(clock->anchor, limit);
+  if (!block->bad.empty())
+    Count(INGERO_LOSS_DAMAGED_BLOCK, block->bad.size());
+}
+
+// A damaged cursor hides records. Behind a block's there is nothing, but in a
+// slot used before there are older ones.
+Status CudaStream::LookBehind(const Block& block, const SlotClock& clock) {
+  const uint64_t block_bytes = stream_.header.block_bytes;
+  const uint64_t at = sizeof(ingero_block_header) + block.record_bytes;
+  std::string behind;
+  if (at >= block_bytes) return {};
+  INGERO_RETURN_IF_ERROR(stream_.file.ReadAt(
+      block.index * block_bytes + at, std::min<uint64_t>(block_bytes - at, 128),
+      &behind));
+  bool hidden =
+      !block.live && behind.size() >= 8 && Load<uint64_t>(behind) != 0;
+  for (size_t i = 0; block.live && i + sizeof(ingero_call) <= behind.size();
+       i += 8) {
+    const std::string_view rest = std::string_view(behind).substr(i);
+    const size_t size = RecordBytes(rest);
+    if (size == 0 || Load<ingero_record>(rest).kind != INGERO_RECORD_CALL)
+      continue;
+    const WireCall call = DecodeCall(rest.substr(0, size), 0);
+    hidden |= call.end_ticks >= clock.last_end &&
+              call.end_ticks < clock.last_end + kSampleGapTicks;
+  }
+  if (hidden)
+    Count(block.live ? INGERO_LOSS_TORN_TAIL : INGERO_LOSS_DAMAGED_BLOCK, 1);
+  return {};
+}
+
+void CudaStream::DropFalseInFlight(Block* block, const SlotClock& clock) {
+  uint64_t outer = clock.last_outer;
+  bool whole = true;
+  for (ingero_inflight& f : block->inflight) {
+    if (f.func == 0) {
+      whole = false;
+      continue;
+    }
+    if (!whole || f.func > UINT16_MAX ||
+        f.start_ticks + kOrderSlackTicks < outer) {
+      f.func = 0;
+      whole = false;
+      Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+      continue;
+    }
+    outer = f.start_ticks;
+  }
+}
+
+// A sample whose neighbours agree with each other and not with it.
+void CudaStream::DropOddKnots() {
+  const size_t before = knots_.size();
+  if (stream_.header.clock == INGERO_CLOCK_MONOTONIC) {
+    const auto offset =
+        static_cast<uint64_t>(stream_.header.monotonic_offset_ns);
+    std::erase_if(knots_, [&](const Knot& k) {
+      return k.ticks != static_cast<uint64_t>(k.mono_ns) + offset;
+    });
+  } else if (knots_.size() >= 3) {
+    std::sort(knots_.begin(), knots_.end(), [](const Knot& a, const Knot& b) {
+      return a.ticks < b.ticks;
+    });
+    const auto ns = [&](size_t a, size_t b) {
+      return static_cast<double>(knots_[b].mono_ns) -
+             static_cast<double>(knots_[a].mono_ns);
+    };
+    const auto ticks = [&](size_t a, size_t b) {
+      return static_cast<double>(knots_[b].ticks - knots_[a].ticks);
+    };
+    std::vector<double> rates;
+    for (size_t i = 1; i < knots_.size(); ++i)
+      if (ticks(i - 1, i) > 0) rates.push_back(ns(i - 1, i) / ticks(i - 1, i));
+    if (rates.empty()) return;
+    std::nth_element(rates.begin(), rates.begin() + rates.size() / 2,
+                     rates.end());
+    const double rate = rates[rates.size() / 2];
+    const auto agree = [&](size_t a, size_t b) {
+      // 20 us: two samples may be that close together and preempted.
+      return std::abs(ns(a, b) - rate * ticks(a, b)) <=
+             0.1 * std::abs(rate) * ticks(a, b) + 20'000;
+    };
+    std::vector<Knot> kept;
+    const size_t n = knots_.size();
+    for (size_t i = 0; i < n; ++i) {
+      const bool left = i > 0 && agree(i - 1, i);
+      const bool right = i + 1 < n && agree(i, i + 1);
+      const bool others = i == 0       ? agree(1, 2)
+                          : i + 1 == n ? agree(n - 3, n - 2)
+                                       : agree(i - 1, i + 1);
+      if (left || right || !others) kept.push_back(knots_[i]);
+    }
+    knots_ = std::move(kept);
+  }
+  if (knots_.size() < before)
+    Count(INGERO_LOSS_DAMAGED_BLOCK, before - knots_.size());
+}
+
 void CudaStream::Scan(Block* block, std::string_view records) {
   size_t at = 0;
+  size_t next_bad = 0;
+  const bool newer = stream_.header.minor > INGERO_WIRE_MINOR;
   if (block->tid != 0) threads_.try_emplace(block->tid);
   while (at < records.size()) {
     const std::string_view rest = records.substr(at);
@@ -250,7 +548,16 @@ void CudaStream::Scan(Block* block, std::string_view records) {
       break;
     }
     const std::string_view record = rest.substr(0, size);
+    if (next_bad < block->bad.size() && block->bad[next_bad] == at) {
+      ++next_bad;
+      at += size;
+      continue;
+    }
     at += size;
+    if (!newer && !IsSound(record)) {
+      Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+      continue;
+    }
     switch (Load<ingero_record>(record).kind) {
       case INGERO_RECORD_CALL: {
         const WireCall call = DecodeCall(record, 0);
@@ -348,6 +655,8 @@ struct CallReader::Slot {
   size_t next_block = 0;
   std::string records;
   size_t at = 0;
+  const std::vector<uint32_t>* bad = nullptr;  // of the block being read
+  size_t next_bad = 0;
   uint32_t tid = 0, sequence = 0;
   const CudaStream::Block* live = nullptr;  // its calls in flight are due
   std::vector<WireCall> pending;  // nested calls whose outer is not read yet
@@ -407,6 +716,12 @@ bool CallReader::Fill(Slot* slot) {
         slot->at = slot->records.size();
         break;
       }
+      if (slot->next_bad < slot->bad->size() &&
+          (*slot->bad)[slot->next_bad] == slot->at) {
+        ++slot->next_bad;
+        slot->at += size;
+        continue;
+      }
       slot->at += size;
       const uint8_t kind = Load<ingero_record>(rest).kind;
       if (kind == INGERO_RECORD_THREAD) {
@@ -449,6 +764,8 @@ bool CallReader::Fill(Slot* slot) {
     }
     const CudaStream::Block& b = *slot->blocks[slot->next_block++];
     slot->at = 0;
+    slot->bad = &b.bad;
+    slot->next_bad = 0;
     if (!stream_.ReadRecords(b, &slot->records).ok()) slot->records.clear();
     // A slot's records go on from block to block; after a gap (ring buffer,
     // damage) the block's own word counts.

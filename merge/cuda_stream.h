@@ -5,6 +5,13 @@
 // twin exists, checks the framing of every record and collects all that is not
 // a call. Calls are then read in order of their begin by CallReader.
 //
+// A CUDA stream has no checksums. What the recorder cannot have written is
+// counted as damage and left out: a call that ends after the ones behind it in
+// its slot (calls are appended as they end), or long after the slot's last
+// clock sample; a clock sample that its neighbours contradict; a call in flight
+// that began before a finished one ended. So a flipped bit cannot stretch a
+// call far beyond the end of the next one.
+//
 // A running process may go on writing. LIVE blocks are copied first and the
 // index made afterwards, so a record is in at least one of both.
 //
@@ -94,11 +101,25 @@ class CudaStream {
     uint64_t first_ticks = 0;  // smallest start of a call; 0 = none
     std::shared_ptr<std::string> copy;  // of a running process's LIVE block
     std::array<ingero_inflight, INGERO_INFLIGHT_DEPTH> inflight{};
+    uint64_t last_ticks = 0;  // DATA: no call in it ends later; 0 = unknown
+    std::vector<uint32_t> bad;  // offsets of damaged calls, ascending
+  };
+  // What the records of a slot so far say of the next ones.
+  struct SlotClock {
+    uint64_t last_end = 0;    // of a call
+    uint64_t last_outer = 0;  // end of the last outermost call
+    uint64_t anchor = 0;      // last known time that is no call's
+    bool sampled = false;     // a clock sample was seen
   };
 
   explicit CudaStream(OpenStream stream) : stream_(std::move(stream)) {}
   Status Index();
+  Result<bool> IsWritten(const Block& live) const;
   void Scan(Block* block, std::string_view records);
+  void FindBadCalls(Block* block, std::string_view records, SlotClock* clock);
+  Status LookBehind(const Block& block, const SlotClock& clock);
+  void DropFalseInFlight(Block* block, const SlotClock& clock);
+  void DropOddKnots();
   Status ReadRecords(const Block& block, std::string* records) const;
   void Seen(uint64_t ticks);
 

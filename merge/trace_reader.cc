@@ -605,6 +605,7 @@ void AddCalls(const TraceReader& reader, ProcessIndex process, Interval window,
               std::map<FuncIndex, OpTotals>* totals) {
   if (window.empty()) return;
   auto calls = reader.Calls(process, window);
+  std::map<uint32_t, Ns> first_use_end;  // of a thread's last
   Call call;
   while (calls->Next(&call)) {
     if (call.no_end) continue;
@@ -614,7 +615,11 @@ void AddCalls(const TraceReader& reader, ProcessIndex process, Interval window,
     if (call.first_use || call.first_call || c == CallClass::kContext ||
         c == CallClass::kModule) {
       ++t.first_uses;
-      t.first_use_ns += duration;
+      // The driver's call inside a runtime's first use is its time, too.
+      Ns& until = first_use_end.try_emplace(call.thread, call.begin)
+                      .first->second;
+      if (call.begin >= until) t.first_use_ns += duration;
+      until = std::max(until, call.end);
     } else {
       ++t.calls;
       t.total += duration;

@@ -697,6 +697,36 @@ TEST(Merge, CopiesKnowTheirHostMemory) {
   EXPECT_EQ(got, want);
 }
 
+TEST(Merge, FirstUseInsideAFirstUseIsTimedOnce) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  CudaStreamBuilder::CallSpec inner, outer;
+  inner.start = kT0 + kMs;
+  inner.duration = 5 * kMs;
+  inner.depth = 1;
+  outer.start = kT0;
+  outer.duration = 10 * kMs;
+  s.Call(10, kModuleLoad, inner);
+  s.Call(10, kSync, outer);
+  s.Call(10, kModuleLoad, kT0 + 20 * kMs, 3 * kMs);
+  s.Call(10, kSync, kT0 + 2000 * kMs, 1000);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  for (const int64_t ms : {1000, 1500}) {  // whole seconds, and a broken one
+    Ns total;
+    uint64_t uses = 0;
+    for (const auto& op :
+         store->Summarize({Ns(kT0), Ns(kT0 + ms * kMs)}).operations) {
+      total = total + op.first_use_time;
+      uses += op.first_uses;
+    }
+    EXPECT_EQ(total, Ns(13 * kMs)) << ms;
+    EXPECT_EQ(uses, 3u) << ms;
+  }
+}
+
 TEST(Merge, FirstUsesStayOutOfThePercentiles) {
   TempDir dir;
   CudaStreamBuilder s(10, kT0);

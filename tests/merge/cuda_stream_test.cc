@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// A damaged CUDA stream cannot lie: each bit of a small one is flipped, and it
+// is cut at each byte. What comes out is what was there, or is counted.
+#include "merge/cuda_stream.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "tests/support/stream_builder.h"
+
+namespace ingero::merge {
+namespace {
+
+using testing::CudaStreamBuilder;
+
+constexpr uint64_t kT0 = 100'000'000'000;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kTicksPerMs = 2'500'000;
+
+// A few hundred calls' worth of everything that a recorder writes, over five
+// seconds: two threads, nesting, a block written out, two calls in flight.
+struct SmallStream {
+  explicit SmallStream(ingero_clock clock) : builder(10, int64_t{kT0}) {
+    const bool tsc = clock == INGERO_CLOCK_TSC;
+    builder.header.clock = clock;
+    builder.header.tsc_hz = tsc ? kTicksPerMs * 1000 : 0;
+    builder.header.exited = 1;
+    const auto ticks = [&](uint64_t ms) {
+      return tsc ? 7'000'000'000'000 + ms * kTicksPerMs : kT0 + ms * kMs;
+    };
+    const auto knot = [&](uint32_t tid, uint64_t ms) {
+      builder.Knot(tid, ticks(ms), kT0 + ms * kMs, 40);
+    };
+    const auto call = [&](uint32_t tid, uint16_t func, uint64_t ms,
+                          uint64_t length_ms, uint8_t depth,
+                          std::vector<uint64_t> words) {
+      CudaStreamBuilder::CallSpec c;
+      c.start = ticks(ms);
+      c.duration = ticks(ms + length_ms) - ticks(ms);
+      c.depth = depth;
+      c.words = std::move(words);
+      builder.Call(tid, func, c);
+    };
+    for (uint32_t tid : {10u, 11u}) {
+      builder.Thread(tid, "python3");
+      knot(tid, 0);
+    }
+    builder.Process("/bin/python3", "python3\x1ftrain.py");
+    knot(10, 1);
+    builder.Name(1, "cudaStreamSynchronize", INGERO_LAYER_RUNTIME,
+                 INGERO_CLASS_SYNC_STREAM, {INGERO_WORD_STREAM});
+    builder.Name(2, "cuStreamSynchronize", INGERO_LAYER_DRIVER,
+                 INGERO_CLASS_SYNC_STREAM, {INGERO_WORD_STREAM});
+    builder.Name(3, "cudaDeviceSynchronize", INGERO_LAYER_RUNTIME,
+                 INGERO_CLASS_SYNC_DEVICE);
+    for (uint64_t ms = 0; ms < 5000; ms += 200) {
+      if (ms / 200 % 3 == 0) {
+        knot(10, ms + 95);
+        knot(11, ms + 95);
+      }
+      call(10, 2, ms + 1, 40, 1, {ms});
+      call(10, 1, ms, 50, 0, {ms});
+      call(10, 3, ms + 60, 1, 0, {});
+      call(11, 3, ms + 62, 100, 0, {});
+      if (ms == 2400) builder.WriteOut(10);
+      if (ms == 3000) builder.WriteOut(11);
+    }
+    knot(10, 5000);
+    builder.InFlight(10, 0, 1, ticks(5010));
+    builder.InFlight(10, 1, 2, ticks(5011));
+    bytes = builder.Bytes();
+    first = ticks(0);
+    last = ticks(5011);
+    last_end = ticks(4860 + 1);
+  }
+  CudaStreamBuilder builder;
+  std::string bytes;
+  uint64_t first = 0, last = 0;
+  uint64_t last_end = 0;  // of the outermost calls of thread 10
+};
+
+class Reading {
+ public:
+  Reading() : fd_(memfd_create("stream", MFD_CLOEXEC)) {}
+  ~Reading() { close(fd_); }
+  void Set(const std::string& bytes) {
+    ASSERT_EQ(ftruncate(fd_, 0), 0);
+    ASSERT_EQ(pwrite(fd_, bytes.data(), bytes.size(), 0),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void Put(size_t at, char byte) {
+    ASSERT_EQ(pwrite(fd_, &byte, 1, static_cast<off_t>(at)), 1);
+  }
+  Result<std::unique_ptr<CudaStream>> Open() const {
+    return CudaStream::Open("/proc/self/fd/" + std::to_string(fd_));
+  }
+
+ private:
+  int fd_;
+};
+
+std::vector<WireCall> AllCalls(const CudaStream& stream) {
+  std::vector<WireCall> calls;
+  CallReader reader(stream);
+  for (WireCall call; reader.Next(&call);) calls.push_back(call);
+  return calls;
+}
+
+// Bytes that hold something: the rest of a block is zeros.
+std::vector<size_t> UsedBytes(const std::string& bytes) {
+  std::vector<size_t> used;
+  for (size_t block = INGERO_BLOCK_BYTES; block < bytes.size();
+       block += INGERO_BLOCK_BYTES) {
+    ingero_block_header h;
+    std::memcpy(&h, bytes.data() + block, sizeof(h));
+    for (size_t i = 0; i < sizeof(h) + (h.cursor & UINT32_MAX); ++i)
+      used.push_back(block + i);
+  }
+  return used;
+}
+
+class FlippedBit : public ::testing::TestWithParam<ingero_clock> {};
+
+TEST_P(FlippedBit, CannotStretchACallAndIsCountedWhereCallsAreMissing) {
+  const SmallStream small(GetParam());
+  Reading file;
+  file.Set(small.bytes);
+  auto clean = file.Open();
+  ASSERT_TRUE(clean.ok()) << clean.status().message();
+  ASSERT_TRUE((*clean)->losses().empty());
+  const std::vector<WireCall> all = AllCalls(**clean);
+  ASSERT_EQ(all.size(), 102u);
+  const bool tsc = GetParam() == INGERO_CLOCK_TSC;
+  const auto map_of = [&](const CudaStream& s) {
+    return tsc ? ClockMap::Fit({}, s.knots(), s.header().tsc_hz)
+               : ClockMap::Identity(0);
+  };
+  const auto clean_map = map_of(**clean);
+  int changed = 0, counted = 0;
+  std::string uncounted;
+  for (const size_t at : UsedBytes(small.bytes)) {
+    for (int bit = 0; bit < 8; ++bit) {
+      file.Put(at, static_cast<char>(small.bytes[at] ^ (1 << bit)));
+      auto damaged = file.Open();
+      const std::string what = "byte " + std::to_string(at) + " bit " +
+                               std::to_string(bit);
+      ASSERT_TRUE(damaged.ok()) << what << damaged.status().message();
+      const CudaStream& s = **damaged;
+      const std::vector<WireCall> calls = AllCalls(s);
+      const bool is_counted = !s.losses().empty();
+      counted += is_counted;
+      // A nested call in flight may look as if it had just returned.
+      const size_t in_header = at % INGERO_BLOCK_BYTES;
+      const bool in_flight =
+          in_header >= offsetof(ingero_block_header, inflight) &&
+          in_header < sizeof(ingero_block_header);
+      if (calls.size() + (in_flight ? 1 : 0) < all.size() ||
+          calls.size() > all.size()) {
+        ++changed;
+        if (!is_counted) uncounted += what + "\n";
+      }
+      const auto map = map_of(s);
+      ASSERT_TRUE(map.has_value()) << what;
+      for (const WireCall& c : calls) {
+        EXPECT_LE(c.end_ticks - c.start_ticks, small.last - small.first)
+            << what;
+        // In flight: not from before what is known to have ended.
+        if (c.no_end && c.tid == 10) {
+          EXPECT_GE(c.start_ticks + (1 << 13), small.last_end) << what;
+        }
+        // The clock is at most a tenth of a segment off.
+        EXPECT_NEAR(static_cast<double>(map->ToNs(c.start_ticks) -
+                                        clean_map->ToNs(c.start_ticks)),
+                    0, 0.1 * 600 * kMs)
+            << what;
+      }
+      if (HasFailure()) return;
+      file.Put(at, small.bytes[at]);
+    }
+  }
+  EXPECT_GT(changed, 1000);
+  // Without checksums some pass for another sound record (a short call's for a
+  // COVERAGE record, say).
+  EXPECT_LE(std::count(uncounted.begin(), uncounted.end(), '\n'),
+            changed / 100)
+      << uncounted;
+  EXPECT_GT(counted, changed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Clocks, FlippedBit,
+                         ::testing::Values(INGERO_CLOCK_TSC,
+                                           INGERO_CLOCK_MONOTONIC));
+
+TEST(CutStream, AtEveryByteKeepsWhatIsBeforeTheCut) {
+  const SmallStream small(INGERO_CLOCK_TSC);
+  Reading file;
+  file.Set(small.bytes);
+  size_t whole = 0;
+  {
+    auto clean = file.Open();
+    ASSERT_TRUE(clean.ok());
+    whole = AllCalls(**clean).size();
+  }
+  size_t last = whole;
+  std::vector<size_t> used = UsedBytes(small.bytes);
+  for (auto at = used.rbegin(); at != used.rend(); ++at) {
+    file.Set(small.bytes.substr(0, *at));
+    auto cut = file.Open();
+    ASSERT_TRUE(cut.ok()) << *at << cut.status().message();
+    const size_t calls = AllCalls(**cut).size();
+    EXPECT_LE(calls, last) << *at;
+    if (calls < whole && *at % INGERO_BLOCK_BYTES != 0) {
+      EXPECT_FALSE((*cut)->losses().empty()) << *at;
+    }
+    last = calls;
+  }
+  EXPECT_EQ(last, 0u);
+  for (size_t size = 0; size < sizeof(ingero_stream_header); ++size) {
+    file.Set(small.bytes.substr(0, size));
+    auto cut = file.Open();
+    ASSERT_FALSE(cut.ok());
+    EXPECT_EQ(cut.status().message().find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ingero::merge
