@@ -178,9 +178,37 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 	return calls;
 }
 
+/* What the recorder itself took since `begin`. */
+static void charge(struct thread_state *t, uint64_t begin, uint32_t bytes)
+{
+	uint64_t end = ingero_ticks();
+	struct ingero_self_cost *self = ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
+
+	self->bytes = bytes;
+	self->start_ticks = begin;
+	self->duration_ticks = end - begin;
+	ingero_commit(t);
+}
+
+/*
+ * The kernel write-protects pages when it writes them back, and the next store
+ * faults. Taken here, those faults are charged to ingero.
+ */
+static void touch_ahead(struct thread_state *t, uint32_t pos)
+{
+	unsigned char *end = (unsigned char *)t->slot + INGERO_BLOCK_BYTES;
+
+	for (unsigned char *at = t->records + pos; at < end;
+	     at = (unsigned char *)(((uintptr_t)at | 4095) + 1)) {
+		__u64 *word = (__u64 *)at;
+
+		__atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	}
+}
+
 static void write_out(struct thread_state *t)
 {
-	uint64_t begin = ingero_ticks(), end;
+	uint64_t begin = ingero_ticks();
 	uint32_t bytes = t->pos;
 
 	if (!write_block(t, begin)) {
@@ -192,18 +220,29 @@ static void write_out(struct thread_state *t)
 		loss->count = range.count;
 		loss->first_ticks = range.first_ticks;
 		loss->last_ticks = begin;
+		ingero_commit(t);
 		t->first_ticks = ingero_ticks();
+		bytes = 0;
 	} else {
-		struct ingero_self_cost *self;
-
-		end = ingero_ticks();
-		reset_slot(t, end);
-		self = ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));
-		self->bytes = bytes;
-		self->start_ticks = begin;
-		self->duration_ticks = end - begin;
+		touch_ahead(t, 0);
+		reset_slot(t, ingero_ticks());
 	}
-	ingero_commit(t);
+	charge(t, begin, bytes);
+}
+
+/* What is due every 100 ms. */
+static void sample(struct thread_state *t)
+{
+	uint64_t begin = ingero_ticks();
+	uint32_t sequence = t->sequence;
+
+	ingero_knot(t);
+	ingero_emit_coverage(t);
+	ingero_fold_skipped(t);
+	if (t->sequence) /* else most of the slot has no memory yet */
+		touch_ahead(t, t->pos);
+	if (t->sequence == sequence) /* a write-out within is charged already */
+		charge(t, begin, 0);
 }
 
 void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes)
@@ -418,6 +457,7 @@ static struct thread_state *attach_quietly(void)
 	if (t->pos + 4096 > SLOT_BYTES)
 		write_out(t);
 	write_thread_record(t);
+	charge(t, begin, 0);
 	ingero_emit_start_records(t);
 	ingero_tls.state = t;
 	arm_destructor(t);
@@ -558,11 +598,8 @@ struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint
 	if (t) {
 		if (t->pos >= SLOT_LIMIT)
 			write_out(t);
-		if (ingero_ticks() >= t->next_cold) {
-			ingero_knot(t);
-			ingero_emit_coverage(t);
-			ingero_fold_skipped(t);
-		}
+		if (ingero_ticks() >= t->next_cold)
+			sample(t);
 		if (mode_of(row) == CALL_UNSEEN) {
 			write_name(t, row);
 			set_mode(row, CALL_RECORD);
