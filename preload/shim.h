@@ -9,6 +9,7 @@
  *   resolver.c    which real function a wrapper calls; dlsym and kin
  *   coverage.c    what of all that was seen, and what escaped
  *   kernels.c     kernel names, first uses, streams under capture
+ *   nvtx.c        ranges that the program marks
  *
  * Threads:    struct thread_state belongs to its thread. Everything in struct
  *             process is guarded by process->lock unless said otherwise.
@@ -176,6 +177,9 @@ __attribute__((noinline)) uint32_t ingero_calls_around(struct thread_state *t, u
 /* Space for one more record, or NULL. The caller fills all but kind and size. */
 void *ingero_reserve(struct thread_state *t, unsigned kind, size_t bytes);
 void ingero_commit(struct thread_state *t);
+/* Around records that are no calls. NULL: not now; what is lost is counted. */
+struct thread_state *ingero_record_begin(uint64_t *signals);
+void ingero_record_end(struct thread_state *t, uint64_t signals);
 void ingero_count_loss(enum ingero_loss loss, uint64_t count);
 void ingero_fold_skipped(struct thread_state *t);
 void ingero_retire_all(void);

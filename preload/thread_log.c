@@ -585,6 +585,53 @@ struct thread_state *ingero_enter_slow(unsigned row, struct cell *cell)
 	return t;
 }
 
+/* SIGKILL's bit, which no mask holds: signals were not blocked. */
+#define NOT_BLOCKED (1ULL << 8)
+
+/*
+ * For records that are no calls (NVTX), up to a quarter of a slot in all. As in
+ * a call, a handler that makes CUDA calls meanwhile is counted, not recorded.
+ */
+struct thread_state *ingero_record_begin(uint64_t *signals)
+{
+	struct thread_state *t = ingero_tls.state;
+	uint64_t now;
+
+	if (!ingero_process_ready() || !ingero_process->header)
+		return NULL;
+	if (ingero_tls.busy || (t->slot && !t->open)) {
+		ingero_count_loss(INGERO_LOSS_REENTRANT, 1);
+		return NULL;
+	}
+	ingero_tls.busy++;
+	*signals = NOT_BLOCKED;
+	if (t->slot)
+		call_close(t);
+	if (t->slot && t->pos < SLOT_BYTES / 4 * 3)
+		return t;
+	*signals = sys_block_signals();
+	if (t->slot) {
+		write_out(t);
+		return t;
+	}
+	now = ingero_ticks();
+	t = now >= __atomic_load_n(&retry_at, __ATOMIC_RELAXED) ? attach() : NULL;
+	if (!t) {
+		ingero_count_loss(INGERO_LOSS_NO_SLOT, 1);
+		sys_restore_signals(*signals);
+		ingero_tls.busy--;
+	}
+	return t;
+}
+
+void ingero_record_end(struct thread_state *t, uint64_t signals)
+{
+	call_open(t);
+	if (signals != NOT_BLOCKED)
+		sys_restore_signals(signals);
+	ingero_tls.busy--;
+}
+
 struct thread_state *ingero_make_room(struct thread_state *t, unsigned row, uint32_t depth)
 {
 	uint64_t mask;

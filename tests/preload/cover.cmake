@@ -22,6 +22,25 @@ cover_part(1 libcuda.so.1 driver)
 cover_part(2 libcover_opener.so .)
 cover_part(3 libcover_leaf.so leaf)
 
+# With the real header where it is, and always with the stand-in.
+add_executable(nvtx_client_stand_in nvtx_client.c)
+find_path(INGERO_NVTX3 nvtx3/nvToolsExt.h
+  PATHS /usr/local/cuda/include PATH_SUFFIXES targets/x86_64-linux/include)
+set(nvtx_clients nvtx_client_stand_in)
+if(INGERO_NVTX3)
+  add_executable(nvtx_client nvtx_client.c)
+  target_compile_definitions(nvtx_client PRIVATE HAVE_NVTX3)
+  target_include_directories(nvtx_client SYSTEM PRIVATE ${INGERO_NVTX3})
+  list(APPEND nvtx_clients nvtx_client)
+endif()
+foreach(client IN LISTS nvtx_clients)
+  target_compile_definitions(${client} PRIVATE _GNU_SOURCE)
+  target_compile_options(${client} PRIVATE -O2)
+  target_include_directories(${client} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${client} PRIVATE small_rt13 Threads::Threads
+    ${CMAKE_DL_LIBS})
+endforeach()
+
 add_test(NAME cover_test
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cover_test.py
     --shim $<TARGET_FILE:ingero_cuda> --bin ${CMAKE_CURRENT_BINARY_DIR}

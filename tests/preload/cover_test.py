@@ -5,6 +5,7 @@
   cover_test.py --shim libingero_cuda.so --bin DIR --lib DIR --parts DIR
 """
 import argparse
+import collections
 import os
 import shutil
 import subprocess
@@ -152,6 +153,71 @@ class CoverTest(unittest.TestCase):
             # The program itself finds no leaf; the library does.
             self.assertEqual(bare, "0 42\n")
             self.assertEqual(self.client(*command), bare)
+
+    # ---- NVTX ----------------------------------------------------------
+
+    def nvtx(self, client):
+        out = self.run_with([client], env={"NVTX_INJECTION64_PATH": SHIM})
+        self.assertEqual(out, "1 1 1 1\n")
+        parent, child = sorted(read_stream.load_folder(self.dir),
+                               key=lambda s: -len(s.calls))
+        for s in (parent, child):
+            self.assertEqual((s.torn, s.lost), (0, {}))
+            os.unlink(s.path)
+        return parent, child
+
+    def named(self, s):
+        return collections.Counter(
+            (kind, s.nvtx_names[domain], s.nvtx_names[name])
+            for kind, domain, name, _, _, _ in s.nvtx)
+
+    def test_nvtx_ranges(self):
+        clients = [c for c in ("nvtx_client", "nvtx_client_stand_in")
+                   if os.path.exists(f"{BIN}/{c}")]
+        self.assertIn("nvtx_client_stand_in", clients)
+        for client in clients:
+            parent, child = self.nvtx(f"{BIN}/{client}")
+            nested, process, mark = 1, 2, 3
+            self.assertEqual(self.named(parent), {
+                (nested, "", "whole run"): 1,
+                (nested, "", "step"): 10,
+                (nested, "", "l\u00f6ad \u20ac \U0001f600"): 10,
+                (nested, "my library", "solve"): 1,
+                (nested, "", "inside"): 1,
+                (process, "", "over threads"): 1,
+                (mark, "", "now"): 1,
+                (nested, "", "deep"): 63,
+            })
+            self.assertEqual(self.named(child), {
+                (nested, "", "child"): 1,
+                (nested, "my library", "solve"): 1,
+            })
+            spans = {parent.nvtx_names[n]: (start, start + duration, tid)
+                     for _, _, n, start, duration, tid in parent.nvtx}
+            calls = [c.start for c in parent.calls]
+            whole = spans["whole run"]
+            self.assertLess(whole[0], min(calls))
+            self.assertGreater(whole[1], max(calls))
+            # Each step holds its call, and its inner range.
+            inner = [r for r in parent.nvtx
+                     if parent.nvtx_names[r[2]].startswith("l")]
+            steps = [r for r in parent.nvtx
+                     if parent.nvtx_names[r[2]] == "step"]
+            for (_, _, _, b, d, _), (_, _, _, ob, od, _) in zip(inner, steps):
+                self.assertTrue(ob <= b and b + d <= ob + od)
+                self.assertEqual(len([c for c in calls if b <= c <= b + d]), 1)
+            self.assertNotEqual(spans["over threads"][2], whole[2])
+            self.assertEqual(spans["now"][0], spans["now"][1])
+
+    def test_nvtx_without_cuda_or_recording_leaves_nothing(self):
+        code = ("import ctypes, os; s = ctypes.CDLL(os.environ['LD_PRELOAD']);"
+                "print(s.InitializeInjectionNvtx2(None))")
+        self.assertEqual(self.run_with([sys.executable, "-c", code]), "0\n")
+        out = self.run_with([f"{BIN}/nvtx_client_stand_in"],
+                            env={"NVTX_INJECTION64_PATH": SHIM,
+                                 "INGERO_DISABLE": "1"})
+        self.assertEqual(out, "1 1 0 0\n")
+        self.assertEqual(os.listdir(self.dir), [])
 
 
 def main():

@@ -42,6 +42,7 @@ class Stream:
         self.coverage, self.coverage_facts = [], []
         self.self_costs, self.process = [], None
         self.inflight, self.torn, self.kernel_records = [], 0, []
+        self.nvtx, self.nvtx_names = [], {0: ""}
         self.blocks = {"LIVE": 0, "DATA": 0, "EMPTY": 0}
         with open(path, "rb") as f:
             data = f.read()
@@ -138,6 +139,12 @@ class Stream:
         elif kind == 8:
             n = struct.unpack_from("<I", r, 4)[0]
             self.process = r[16:16 + n]
+        elif kind == 32:
+            name, start, duration, domain = struct.unpack_from("<IQQI", r, 4)
+            self.nvtx.append((flags, domain, name, start, duration, tid))
+        elif kind == 35:
+            self.nvtx_names[struct.unpack_from("<I", r, 4)[0]] = \
+                r[8:].split(b"\0")[0].decode()
         elif kind == 9:
             way, detail, count = struct.unpack_from("<HHQ", r, 4)
             text = r[16:].split(b"\0")[0].decode()

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranges that the program marks with NVTX. NVTX is a header in the program: it
+ * loads the library that NVTX_INJECTION64_PATH names, calls its
+ * InitializeInjectionNvtx2() and lets it put callbacks into its function
+ * tables. Each module that contains the header does so by itself.
+ *
+ * Ranges are written when they end, and only once the process records CUDA
+ * calls: a process without any leaves no file.
+ *
+ * Threads: callbacks from any. Names are found without a lock; open ranges of
+ *          push and pop lie in memory of their thread.
+ * Fork:    names that were written and open ranges are wiped, registered
+ *          strings and domains stay.
+ * Limits:  NAMES distinct names, then "(more names)"; DEEP nested ranges per
+ *          thread and OPEN started ones at once, the rest is not recorded.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <wchar.h>
+
+#include "preload/syscalls.h"
+#include "preload/traced_call.h"
+
+enum {
+	NAME_SLOTS = 1 << 15,
+	NAMES = NAME_SLOTS / 4 * 3,
+	MORE_NAMES = NAME_SLOTS + 1, /* the id for the rest */
+	NAME_BYTES = 256,
+	DEEP = 64,
+	OPEN = 1 << 10,
+	ARENA_BYTES = 1 << 16,
+};
+
+/* ---- what NVTX declares -------------------------------------------------- */
+
+struct attributes {
+	uint16_t version, size;
+	uint32_t category;
+	int32_t color_type;
+	uint32_t color;
+	int32_t payload_type, reserved;
+	uint64_t payload;
+	int32_t message_type;
+	int32_t reserved1;
+	const void *message;
+};
+enum message { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
+
+struct callbacks {
+	size_t struct_size;
+	int (*module_functions)(int module, void ***table, unsigned *size);
+};
+
+/* Registered strings and domains: handles of the program point to these. */
+struct text {
+	char bytes[1];
+};
+
+/* ---- texts --------------------------------------------------------------- */
+
+static struct text *keep_text(const char *bytes)
+{
+	static char *arena;
+	static size_t left;
+	size_t n = strlen(bytes) + 1;
+	struct text *kept = NULL;
+
+	ingero_lock();
+	if (left < n) {
+		arena = sys_mmap(ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+		left = arena ? ARENA_BYTES : 0;
+	}
+	if (left >= n) {
+		kept = (struct text *)memcpy(arena, bytes, n);
+		arena += n;
+		left -= n;
+	}
+	ingero_unlock();
+	return kept;
+}
+
+/* At most NAME_BYTES - 1 bytes. */
+static const char *from_ascii(const char *from, char *to)
+{
+	size_t n = from ? strnlen(from, NAME_BYTES - 1) : 0;
+
+	memcpy(to, from ? from : "", n);
+	to[n] = 0;
+	return to;
+}
+
+static const char *from_wide(const wchar_t *from, char *to)
+{
+	size_t n = 0;
+
+	for (; from && *from && n + 5 < NAME_BYTES; from++) {
+		uint32_t c = (uint32_t)*from;
+
+		if (c < 0x80) {
+			to[n++] = (char)c;
+		} else if (c < 0x800) {
+			to[n++] = (char)(0xc0 | c >> 6);
+			to[n++] = (char)(0x80 | (c & 0x3f));
+		} else if (c < 0x10000) {
+			to[n++] = (char)(0xe0 | c >> 12);
+			to[n++] = (char)(0x80 | (c >> 6 & 0x3f));
+			to[n++] = (char)(0x80 | (c & 0x3f));
+		} else {
+			to[n++] = (char)(0xf0 | (c >> 18 & 7));
+			to[n++] = (char)(0x80 | (c >> 12 & 0x3f));
+			to[n++] = (char)(0x80 | (c >> 6 & 0x3f));
+			to[n++] = (char)(0x80 | (c & 0x3f));
+		}
+	}
+	to[n] = 0;
+	return to;
+}
+
+static const char *from_attributes(const struct attributes *a, char *to)
+{
+	to[0] = 0;
+	if (!a || a->size < sizeof(*a) || !a->message)
+		return to;
+	switch (a->message_type) {
+	case MESSAGE_ASCII:
+		return from_ascii(a->message, to);
+	case MESSAGE_UNICODE:
+		return from_wide(a->message, to);
+	case MESSAGE_REGISTERED:
+		return ((const struct text *)a->message)->bytes;
+	}
+	return to;
+}
+
+/* ---- state --------------------------------------------------------------- */
+
+struct open_range {
+	uint64_t start;
+	const struct text *domain;
+	uint32_t domain_id, name_id;
+	bool named;      /* else the ids are found when it ends, from */
+	char early[103]; /* what it began with before there was a recording */
+};
+
+struct started {
+	uint64_t id; /* 0: free */
+	struct open_range range;
+};
+
+static struct nvtx_process { /* wiped by a fork */
+	uint64_t hashes[NAME_SLOTS];
+	uint32_t names;
+	uint32_t more_names_written;
+	struct started started[OPEN];
+} *nvtx;
+
+static struct nvtx_thread { /* wiped by a fork */
+	uint32_t count, beyond;
+	struct open_range range[DEEP];
+} no_ranges;
+static __thread struct nvtx_thread *ranges
+	__attribute__((tls_model("initial-exec")));
+
+static int (*set_specific)(unsigned, const void *);
+static unsigned thread_key;
+
+static void end_thread(void *memory)
+{
+	if (ranges == memory)
+		ranges = NULL;
+	SYS4(SYS_munmap, memory, sizeof(struct nvtx_thread), 0, 0);
+}
+
+static struct nvtx_thread *thread_ranges(void)
+{
+	if (likely(ranges))
+		return ranges;
+	ranges = ingero_wiped_memory(sizeof(*ranges));
+	if (!ranges)
+		return &no_ranges;
+	if (set_specific)
+		set_specific(thread_key, ranges);
+	return ranges;
+}
+
+/* The id of a text; *is_new: its NVTX_NAME record is due. */
+static uint32_t name_id(const char *text, bool *is_new)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+	uint32_t i;
+
+	*is_new = false;
+	if (!*text)
+		return 0;
+	for (const char *c = text; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+	hash |= 1;
+	for (i = (uint32_t)(hash >> 20); ; i++) {
+		uint64_t *slot = &nvtx->hashes[i % NAME_SLOTS];
+		uint64_t there = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+		if (there == hash)
+			break;
+		if (there)
+			continue;
+		if (__atomic_load_n(&nvtx->names, __ATOMIC_RELAXED) >= NAMES) {
+			*is_new = !__atomic_exchange_n(&nvtx->more_names_written, 1,
+						       __ATOMIC_RELAXED);
+			return MORE_NAMES;
+		}
+		if (__atomic_compare_exchange_n(slot, &there, hash, false, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED)) {
+			__atomic_fetch_add(&nvtx->names, 1, __ATOMIC_RELAXED);
+			*is_new = true;
+			break;
+		}
+		if (there == hash)
+			break;
+	}
+	return i % NAME_SLOTS + 1;
+}
+
+/* ---- recording ----------------------------------------------------------- */
+
+static void write_name(struct thread_state *t, uint32_t id, const char *text)
+{
+	size_t n = strlen(text) + 1;
+	struct ingero_nvtx_name *name =
+		ingero_reserve(t, INGERO_RECORD_NVTX_NAME, sizeof(*name) + n);
+
+	name->id = id;
+	memcpy(name + 1, text, n);
+	ingero_commit(t);
+}
+
+/* Finds the ids and writes what is new; nothing while nothing is recorded. */
+static void name_range(struct open_range *range, const char *name)
+{
+	struct thread_state *t;
+	uint64_t signals;
+	bool new_domain, new_name;
+
+	range->named = __atomic_load_n(&ingero_process->header, __ATOMIC_ACQUIRE) != NULL;
+	if (!range->named)
+		return;
+	range->domain_id = name_id(range->domain ? range->domain->bytes : "", &new_domain);
+	range->name_id = name_id(name, &new_name);
+	if (likely(!new_domain && !new_name))
+		return;
+	t = ingero_record_begin(&signals);
+	if (!t)
+		return; /* counted there */
+	if (new_domain)
+		write_name(t, range->domain_id,
+			   range->domain_id == MORE_NAMES ? "(more names)" :
+							    range->domain->bytes);
+	if (new_name)
+		write_name(t, range->name_id,
+			   range->name_id == MORE_NAMES ? "(more names)" : name);
+	ingero_record_end(t, signals);
+}
+
+static void begin_range(struct open_range *range, const struct text *domain, const char *name)
+{
+	range->domain = domain;
+	name_range(range, name);
+	if (!range->named) {
+		size_t n = strnlen(name, sizeof(range->early) - 1);
+
+		memcpy(range->early, name, n);
+		range->early[n] = 0;
+	}
+	range->start = ingero_ticks();
+}
+
+static void end_range(struct open_range *range, unsigned kind, uint64_t end)
+{
+	struct thread_state *t;
+	struct ingero_nvtx *n;
+	uint64_t signals;
+
+	if (!range->named)
+		name_range(range, range->early);
+	if (!range->named)
+		return;
+	t = ingero_record_begin(&signals);
+	if (!t)
+		return;
+	n = ingero_reserve(t, INGERO_RECORD_NVTX, sizeof(*n));
+	n->r.flags = (__u8)kind;
+	n->name = range->name_id;
+	n->domain = range->domain_id;
+	n->start_ticks = range->start;
+	n->duration_ticks = end - range->start;
+	ingero_commit(t);
+	ingero_record_end(t, signals);
+}
+
+/* ---- what the callbacks do ----------------------------------------------- */
+
+static int push(const struct text *domain, const char *name)
+{
+	struct nvtx_thread *r = thread_ranges();
+	int depth = 0;
+
+	if (r == &no_ranges || r->count == DEEP) {
+		r->beyond += r != &no_ranges;
+		return (int)(r->count + r->beyond);
+	}
+	for (uint32_t i = 0; i < r->count; i++)
+		depth += r->range[i].domain == domain;
+	begin_range(&r->range[r->count], domain, name);
+	r->count++;
+	return depth;
+}
+
+static int pop(const struct text *domain)
+{
+	uint64_t end = ingero_ticks();
+	struct nvtx_thread *r = thread_ranges();
+	struct open_range range;
+	int depth = -1;
+	uint32_t at = r->count;
+
+	if (r->beyond) {
+		r->beyond--;
+		return (int)(r->count + r->beyond);
+	}
+	while (at && r->range[at - 1].domain != domain)
+		at--;
+	if (!at)
+		return -1;
+	range = r->range[at - 1];
+	for (uint32_t i = 0; i < at; i++)
+		depth += r->range[i].domain == domain;
+	memmove(&r->range[at - 1], &r->range[at], (r->count - at) * sizeof(range));
+	r->count--;
+	end_range(&range, INGERO_NVTX_NESTED, end);
+	return depth;
+}
+
+static uint64_t start(const struct text *domain, const char *name)
+{
+	static uint64_t serial;
+	uint64_t n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
+
+	for (unsigned i = 0; i < OPEN; i++) {
+		struct started *s = &nvtx->started[(n + i) % OPEN];
+		uint64_t id = n * OPEN + (n + i) % OPEN, none = 0;
+
+		/* All ones: being filled. */
+		if (!__atomic_compare_exchange_n(&s->id, &none, ~0ULL, false, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED))
+			continue;
+		begin_range(&s->range, domain, name);
+		__atomic_store_n(&s->id, id, __ATOMIC_RELEASE);
+		return id;
+	}
+	return n * OPEN + n % OPEN; /* too many at once: its end finds nothing */
+}
+
+static void end(uint64_t id)
+{
+	uint64_t now = ingero_ticks();
+	struct started *s = &nvtx->started[id % OPEN];
+	struct open_range range;
+
+	if (!id || !__atomic_compare_exchange_n(&s->id, &id, ~0ULL, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+		return;
+	range = s->range;
+	__atomic_store_n(&s->id, 0, __ATOMIC_RELEASE);
+	end_range(&range, INGERO_NVTX_PROCESS, now);
+}
+
+static void mark(const struct text *domain, const char *name)
+{
+	struct open_range range;
+
+	if (!__atomic_load_n(&ingero_process->header, __ATOMIC_ACQUIRE))
+		return;
+	begin_range(&range, domain, name);
+	end_range(&range, INGERO_NVTX_MARK, range.start);
+}
+
+/* ---- callbacks ----------------------------------------------------------- */
+
+#define NAMED(how) \
+	char buffer[NAME_BYTES]; \
+	const char *name = how(message, buffer)
+
+static int push_ascii(const char *message)
+{
+	NAMED(from_ascii);
+	return push(NULL, name);
+}
+static int push_wide(const wchar_t *message)
+{
+	NAMED(from_wide);
+	return push(NULL, name);
+}
+static int push_attributes(const struct attributes *message)
+{
+	NAMED(from_attributes);
+	return push(NULL, name);
+}
+static int domain_push(const struct text *domain, const struct attributes *message)
+{
+	NAMED(from_attributes);
+	return push(domain, name);
+}
+static int pop_default(void)
+{
+	return pop(NULL);
+}
+static uint64_t start_ascii(const char *message)
+{
+	NAMED(from_ascii);
+	return start(NULL, name);
+}
+static uint64_t start_wide(const wchar_t *message)
+{
+	NAMED(from_wide);
+	return start(NULL, name);
+}
+static uint64_t start_attributes(const struct attributes *message)
+{
+	NAMED(from_attributes);
+	return start(NULL, name);
+}
+static uint64_t domain_start(const struct text *domain, const struct attributes *message)
+{
+	NAMED(from_attributes);
+	return start(domain, name);
+}
+static void domain_end(const struct text *domain, uint64_t id)
+{
+	(void)domain;
+	end(id);
+}
+static void mark_ascii(const char *message)
+{
+	NAMED(from_ascii);
+	mark(NULL, name);
+}
+static void mark_wide(const wchar_t *message)
+{
+	NAMED(from_wide);
+	mark(NULL, name);
+}
+static void mark_attributes(const struct attributes *message)
+{
+	NAMED(from_attributes);
+	mark(NULL, name);
+}
+static void domain_mark(const struct text *domain, const struct attributes *message)
+{
+	NAMED(from_attributes);
+	mark(domain, name);
+}
+static struct text *keep_ascii(const char *message)
+{
+	NAMED(from_ascii);
+	return keep_text(name);
+}
+static struct text *keep_wide(const wchar_t *message)
+{
+	NAMED(from_wide);
+	return keep_text(name);
+}
+static struct text *register_ascii(const struct text *domain, const char *message)
+{
+	(void)domain;
+	return keep_ascii(message);
+}
+static struct text *register_wide(const struct text *domain, const wchar_t *message)
+{
+	(void)domain;
+	return keep_wide(message);
+}
+
+/* Numbers of NVTX 3's function tables; what is not here stays a no-op. */
+enum { MODULE_CORE = 1, MODULE_CORE2 = 5, EXPORT_CALLBACKS = 1 };
+
+static const struct callback {
+	int module;
+	unsigned number;
+	void *function;
+} callbacks[] = {
+	{ MODULE_CORE, 1, mark_attributes },   { MODULE_CORE, 2, mark_ascii },
+	{ MODULE_CORE, 3, mark_wide },	       { MODULE_CORE, 4, start_attributes },
+	{ MODULE_CORE, 5, start_ascii },       { MODULE_CORE, 6, start_wide },
+	{ MODULE_CORE, 7, end },	       { MODULE_CORE, 8, push_attributes },
+	{ MODULE_CORE, 9, push_ascii },	       { MODULE_CORE, 10, push_wide },
+	{ MODULE_CORE, 11, pop_default },      { MODULE_CORE2, 1, domain_mark },
+	{ MODULE_CORE2, 2, domain_start },     { MODULE_CORE2, 3, domain_end },
+	{ MODULE_CORE2, 4, domain_push },      { MODULE_CORE2, 5, pop },
+	{ MODULE_CORE2, 10, register_ascii },  { MODULE_CORE2, 11, register_wide },
+	{ MODULE_CORE2, 12, keep_ascii },      { MODULE_CORE2, 13, keep_wide },
+};
+
+static bool nvtx_ready(void)
+{
+	static uint32_t made; /* 0 no, 1 being made, 2 yes */
+	uint32_t none = 0;
+
+	if (!ingero_process_ready())
+		return false;
+	if (__atomic_compare_exchange_n(&made, &none, 1, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED)) {
+		int (*create)(unsigned *, void (*)(void *)) =
+			(int (*)(unsigned *, void (*)(void *)))ingero_libc_symbol(
+				"pthread_key_create");
+
+		nvtx = ingero_wiped_memory(sizeof(*nvtx));
+		if (create && nvtx && create(&thread_key, end_thread) == 0)
+			set_specific = (int (*)(unsigned, const void *))ingero_libc_symbol(
+				"pthread_setspecific");
+		__atomic_store_n(&made, 2, __ATOMIC_RELEASE);
+	}
+	while (__atomic_load_n(&made, __ATOMIC_ACQUIRE) != 2)
+		SYS4(SYS_sched_yield, 0, 0, 0, 0);
+	return nvtx != NULL;
+}
+
+/* NVTX looks this up by name and calls it; 0 makes all of NVTX a no-op. */
+__attribute__((visibility("default"))) int
+InitializeInjectionNvtx2(const void *(*export_table)(uint32_t));
+
+int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t))
+{
+	const struct callbacks *with = export_table ? export_table(EXPORT_CALLBACKS) : NULL;
+	bool any = false;
+
+	if (!with || with->struct_size < sizeof(*with) || !nvtx_ready())
+		return 0;
+	for (size_t i = 0; i < sizeof(callbacks) / sizeof(callbacks[0]); i++) {
+		void **table = NULL;
+		unsigned size = 0;
+
+		if (!with->module_functions(callbacks[i].module, (void ***)&table, &size) ||
+		    !table || callbacks[i].number >= size || !table[callbacks[i].number])
+			continue;
+		*(void **)table[callbacks[i].number] = callbacks[i].function;
+		any = true;
+	}
+	return any;
+}
