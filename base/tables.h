@@ -98,7 +98,9 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
     "first touch of one 4 KiB page of anonymous memory")                     \
   X(kOwnCpuNs, 24, "ingero.cpu", "ns", "companion's own CPU time")          \
   X(kSwitchesSeen, 25, "ingero.switches_seen", "count",                      \
-    "cpu; switches that the BPF program saw: recorded + lost")
+    "cpu; switches that the BPF program saw: recorded + lost")               \
+  X(kCudaProcess, 26, "cuda.process", "enum ingero_cuda_process",            \
+    "pid of a process with a CUDA library mapped; text: its path")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,
@@ -257,13 +259,30 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{22, "op_summary", kColumns, true};
 }  // namespace op_summary_table
 
+// NVTX ranges of the program. owner = process index. Sorted by begin. text =
+// domain NUL name.
+namespace nvtx_table {
+enum Col : size_t {
+  kT, kDuration, kTid,  // tid of the thread that ended it
+  kKind,                // enum ingero_nvtx_kind
+  kCount
+};
+inline constexpr Column kColumns[] = {{"begin_ns", kDelta},
+                                      {"duration_ns", kPlain},
+                                      {"tid", kDelta},
+                                      {"kind", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{23, "nvtx", kColumns, true};
+}  // namespace nvtx_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
     &knot_table::kSchema,     &call_table::kSchema,
     &path_table::kSchema,     &feed_table::kSchema,
     &split_table::kSchema,    &keyframe_table::kSchema,
-    &sched_summary_table::kSchema, &op_summary_table::kSchema};
+    &sched_summary_table::kSchema, &op_summary_table::kSchema,
+    &nvtx_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

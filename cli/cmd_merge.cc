@@ -40,7 +40,9 @@ std::string NothingToMerge(const merge::MergeOptions& options) {
   if (recordings.empty())
     return fmt::format(
         "nothing to merge in {}; record a program first: "
-        "LD_PRELOAD=libingero_cuda.so python3 train.py",
+        "LD_PRELOAD=libingero_cuda.so python3 train.py. One that makes no CUDA "
+        "call, is setuid or static, or is started with LD_PRELOAD cleared "
+        "(sudo, env -i) leaves nothing",
         Quoted(options.dirs));
   if (options.recording.empty()) return "";
   std::string known;

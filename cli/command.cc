@@ -18,6 +18,8 @@ constexpr Command kCommands[] = {
      RunMerge},
     {"explain", "say why the GPU was starved, and what to do about it",
      RunExplain},
+    {"stats", "count and time CUDA calls; say what was seen of them",
+     RunStats},
     {"list", "list the recordings and whether they are merged", RunList},
     {"dump", "print every event of a store or of a stream file", RunDump},
     {"help", "print the help of a command", RunHelp},

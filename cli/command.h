@@ -36,6 +36,7 @@ std::span<const Command> Commands();
 
 int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
+int RunStats(const Args& args, const Io& io);
 int RunList(const Args& args, const Io& io);
 int RunDump(const Args& args, const Io& io);
 

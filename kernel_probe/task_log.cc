@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kBlockRows = 2048;
 constexpr uint64_t kFlushNs = 500'000'000;
+// In 100 ms at most 16 looks, and none after 10 ms of them.
+constexpr uint64_t kLookNs = 100'000'000, kLooksTakeNs = 10'000'000;
+constexpr size_t kLooks = 16;
+constexpr uint64_t kLastLooksNs = 1'000'000'000;
 
 // Whose exe and command line are worth reading: a fork has its parent's.
 bool HasText(const ingero_ring_task& e) {
@@ -52,7 +56,8 @@ void TaskLog::Finish() {
 
 void TaskLog::Run() {
   rows_ = writer_->Spare(task_table::kSchema);
-  uint64_t flushed_ns = NowNs();
+  samples_ = writer_->Spare(sample_table::kSchema);
+  uint64_t flushed_ns = NowNs(), looked_ns = flushed_ns;
   ingero_ring_task events[64];
   for (;;) {
     const bool last = finish_;
@@ -63,18 +68,27 @@ void TaskLog::Run() {
                    std::chrono::nanoseconds(kFlushNs));
     for (size_t i = 0; i < n; ++i) Append(events[i]);
     const uint64_t now = NowNs();
+    if (now - looked_ns >= kLookNs) {
+      for (size_t i = 0; i < kLooks && NowNs() - now < kLooksTakeNs; ++i)
+        cuda_.Look(now, 1, &samples_);
+      looked_ns = now;
+    }
     if (rows_.size() >= kBlockRows || now - flushed_ns >= kFlushNs) {
       Flush();
+      FlushSamples();
       flushed_ns = now;
     }
     // Nothing is added once finish_ is set.
     if (last && n == 0) break;
   }
   Flush();
+  cuda_.LookAtAll(NowNs() + kLastLooksNs, &samples_);
+  FlushSamples();
 }
 
 void TaskLog::Append(const ingero_ring_task& e) {
   if (e.kind != INGERO_RING_TASK) return;
+  cuda_.OnTask(e, NowNs());
   std::string text(e.comm, strnlen(e.comm, sizeof(e.comm)));
   if (HasText(e)) {
     const std::string more = ExeAndCommand(e.tgid, e.start_ns);
@@ -104,6 +118,12 @@ void TaskLog::Flush() {
   // from growing without end.
   (void)writer_->Push(&rows_, 0, /*always=*/true);
   rows_ = writer_->Spare(task_table::kSchema);
+}
+
+void TaskLog::FlushSamples() {
+  if (samples_.size() == 0) return;
+  (void)writer_->Push(&samples_, 0, /*always=*/true);
+  samples_ = writer_->Spare(sample_table::kSchema);
 }
 
 }  // namespace ingero::kernel_probe

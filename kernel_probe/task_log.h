@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Task events with the texts that /proc has for them, on a thread of its own:
 // reading /proc takes 50 us and more per process, too long for the thread that
-// empties the rings. It reads at once, since a process may be short.
+// empties the rings. It reads at once, since a process may be short. Between
+// events it looks for processes that use CUDA (cuda_watch.h).
 //
 // Threads: Add from one thread; Finish once. One thread within.
 #ifndef INGERO_KERNEL_PROBE_TASK_LOG_H_
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/block_codec.h"
+#include "kernel_probe/cuda_watch.h"
 #include "kernel_probe/losses.h"
 #include "kernel_probe/stream_writer.h"
 #include "wire/wire.h"
@@ -43,13 +45,16 @@ class TaskLog {
   void Run();
   void Append(const ingero_ring_task& e);
   void Flush();
+  void FlushSamples();
 
   StreamWriter* writer_;
   moodycamel::BlockingConcurrentQueue<ingero_ring_task> queue_;
   std::atomic<bool> finish_{false};
   std::atomic<uint64_t> written_{0};
   std::thread thread_;
-  Rows rows_;  // of the thread
+  // Of the thread.
+  Rows rows_, samples_;
+  CudaWatch cuda_;
 };
 
 }  // namespace ingero::kernel_probe

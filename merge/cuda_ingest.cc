@@ -294,4 +294,48 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   return IngestedCalls{count, layers, damaged};
 }
 
+Result<uint64_t> IngestRanges(const CudaStream& stream,
+                              const CudaTarget& target, Lives* lives,
+                              StoreWriter* writer) {
+  using namespace nvtx_table;
+  struct Row {
+    std::array<uint64_t, kCount> values;
+    std::string text;
+  };
+  std::vector<Row> block;
+  uint64_t count = 0;
+  const auto flush = [&]() -> Status {
+    // They come by their end; within a block they are by begin.
+    std::stable_sort(block.begin(), block.end(), [](const Row& a, const Row& b) {
+      return static_cast<int64_t>(a.values[kT]) <
+             static_cast<int64_t>(b.values[kT]);
+    });
+    Rows rows;
+    rows.schema = &kSchema;
+    for (const Row& r : block) rows.Append(r.values, r.text);
+    block.clear();
+    return writer->PutRows(&rows, target.process);
+  };
+  INGERO_RETURN_IF_ERROR(stream.EachRange([&](const WireRange& r) -> Status {
+    const int64_t end = target.clock->ToNs(r.end_ticks);
+    const int64_t begin = std::min(end, target.clock->ToNs(r.start_ticks));
+    // A range may begin long before the first CUDA call, and so the stream.
+    if (Ns(end) < target.plausible.begin || Ns(end) > target.plausible.end ||
+        begin < 0)
+      return {};
+    const analysis::ThreadIndex thread =
+        lives->ForStreamThread(target.process, r.tid, Ns(end));
+    Row row;
+    row.values = {static_cast<uint64_t>(begin),
+                  static_cast<uint64_t>(end - begin),
+                  lives->threads()[thread].tid, r.kind};
+    row.text = stream.NvtxName(r.domain) + '\0' + stream.NvtxName(r.name);
+    block.push_back(std::move(row));
+    ++count;
+    return block.size() >= kBlockRows ? flush() : Status();
+  }));
+  INGERO_RETURN_IF_ERROR(flush());
+  return count;
+}
+
 }  // namespace ingero::merge

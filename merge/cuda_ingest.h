@@ -55,6 +55,11 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
                              StoreWriter* writer,
                              const std::function<void(uint64_t)>& progress);
 
+// Writes the NVTX ranges of one stream; returns how many.
+Result<uint64_t> IngestRanges(const CudaStream& stream,
+                              const CudaTarget& target, Lives* lives,
+                              StoreWriter* writer);
+
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_CUDA_INGEST_H_

@@ -627,15 +627,26 @@ void CudaStream::Scan(Block* block, std::string_view records) {
       }
       case INGERO_RECORD_COVERAGE: {
         const auto c = Load<ingero_coverage>(record);
-        Coverage row{c.way, TextOf(record.substr(sizeof(c))), c.count};
+        Coverage row{c.way, c.detail, TextOf(record.substr(sizeof(c))),
+                     c.count};
         const auto same = std::find_if(
             coverage_.begin(), coverage_.end(), [&](const Coverage& o) {
-              return o.way == row.way && o.text == row.text;
+              return o.way == row.way && o.detail == row.detail &&
+                     o.text == row.text;
             });
+        // Counts are totals so far.
         if (same == coverage_.end())
           coverage_.push_back(std::move(row));
         else
-          same->count += row.count;
+          same->count = std::max(same->count, row.count);
+        break;
+      }
+      case INGERO_RECORD_NVTX:
+        ++ranges_;
+        break;
+      case INGERO_RECORD_NVTX_NAME: {
+        const auto n = Load<ingero_nvtx_name>(record);
+        nvtx_names_[n.id] = TextOf(record.substr(sizeof(n)));
         break;
       }
       default:
@@ -646,6 +657,42 @@ void CudaStream::Scan(Block* block, std::string_view records) {
   block->record_bytes = static_cast<uint32_t>(at);
   for (const ingero_inflight& f : block->inflight)
     if (block->live && f.func != 0) Seen(f.start_ticks);
+}
+
+// ---- NVTX ranges ----------------------------------------------------------
+
+const std::string& CudaStream::NvtxName(uint32_t id) const {
+  static const std::string none;
+  const auto it = nvtx_names_.find(id);
+  return it == nvtx_names_.end() ? none : it->second;
+}
+
+Status CudaStream::EachRange(
+    const std::function<Status(const WireRange&)>& visit) const {
+  if (ranges_ == 0) return {};
+  std::string records;
+  uint32_t slot = 0, tid = 0;
+  bool first = true;
+  for (const Block& block : blocks_) {
+    // As for calls: a slot's thread is told once, then block after block.
+    if (first || block.slot != slot || tid == 0) tid = block.tid;
+    first = false;
+    slot = block.slot;
+    if (!ReadRecords(block, &records).ok()) continue;
+    for (size_t at = 0, size; at < records.size(); at += size) {
+      const std::string_view rest = std::string_view(records).substr(at);
+      size = RecordBytes(rest);
+      if (size == 0) break;
+      const auto r = Load<ingero_record>(rest);
+      if (r.kind == INGERO_RECORD_THREAD) tid = Load<ingero_thread>(rest).tid;
+      if (r.kind != INGERO_RECORD_NVTX) continue;
+      const auto n = Load<ingero_nvtx>(rest);
+      INGERO_RETURN_IF_ERROR(
+          visit({n.start_ticks, n.start_ticks + n.duration_ticks, tid, n.name,
+                 n.domain, r.flags}));
+    }
+  }
+  return {};
 }
 
 // ---- calls in order -------------------------------------------------------

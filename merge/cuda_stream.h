@@ -21,6 +21,7 @@
 #define INGERO_MERGE_CUDA_STREAM_H_
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,6 +47,14 @@ struct WireCall {
   std::array<uint64_t, INGERO_CALL_WORDS_MAX> words{};
 };
 
+// An NVTX range.
+struct WireRange {
+  uint64_t start_ticks = 0, end_ticks = 0;
+  uint32_t tid = 0;  // that ended it, as the process sees it
+  uint32_t name = 0, domain = 0;  // of nvtx_names(); 0 = none
+  uint8_t kind = 0;  // enum ingero_nvtx_kind
+};
+
 class CudaStream {
  public:
   struct Loss {
@@ -53,7 +62,7 @@ class CudaStream {
     uint32_t loss = 0;
   };
   struct Coverage {
-    uint16_t way = 0;
+    uint16_t way = 0, detail = 0;
     std::string text;
     uint64_t count = 0;
   };
@@ -79,6 +88,14 @@ class CudaStream {
   const std::map<uint64_t, std::string>& kernels() const { return kernels_; }
   const std::map<uint32_t, ThreadName>& threads() const { return threads_; }
   const std::vector<Coverage>& coverage() const { return coverage_; }
+  const std::map<uint32_t, std::string>& nvtx_names() const {
+    return nvtx_names_;
+  }
+  // Of a range or its domain; "" = none, or lost.
+  const std::string& NvtxName(uint32_t id) const;
+  uint64_t ranges() const { return ranges_; }
+  // All ranges, slot by slot, each slot's by their end.
+  Status EachRange(const std::function<Status(const WireRange&)>& visit) const;
   const std::string& exe() const { return exe_; }
   const std::string& cmdline() const { return cmdline_; }
   // Losses counted by the recorder and by this reader.
@@ -130,9 +147,10 @@ class CudaStream {
   std::map<uint64_t, std::string> kernels_;
   std::map<uint32_t, ThreadName> threads_;
   std::vector<Coverage> coverage_;
+  std::map<uint32_t, std::string> nvtx_names_;
   std::string exe_, cmdline_;
   std::vector<Loss> losses_;
-  uint64_t calls_ = 0, self_ticks_ = 0;
+  uint64_t calls_ = 0, ranges_ = 0, self_ticks_ = 0;
   uint64_t first_ticks_ = 0, last_ticks_ = 0;
   uint64_t fingerprint_ = 0;
 };

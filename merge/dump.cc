@@ -147,7 +147,7 @@ Status CheckTableName(const std::string& name, bool cuda_stream) {
   if (cuda_stream) {
     for (std::string_view kind :
          {"calls", "threads", "knots", "functions", "kernel_names", "losses",
-          "coverage", "processes"})
+          "coverage", "nvtx", "processes"})
       if (is(kind)) return {};
   } else {
     for (const TableSchema* t : kAllTables)
@@ -250,6 +250,7 @@ Status DumpCuda(const std::string& path, const Sink& sink) {
     for (const CudaStream::Coverage& c : stream->coverage()) {
       Line line(sink.format, "coverage");
       line.Number("way", c.way);
+      line.Number("detail", c.detail);
       line.Number("count", c.count);
       line.Text("text", c.text);
       sink.write(line.Take());
@@ -266,6 +267,20 @@ Status DumpCuda(const std::string& path, const Sink& sink) {
       }
       sink.write(line.Take());
     }
+  if (sink.Wants("nvtx"))
+    INGERO_RETURN_IF_ERROR(stream->EachRange([&](const WireRange& r) {
+      const int64_t begin = ns(r.start_ticks);
+      if (!sink.Wants(begin)) return Status();
+      Line line(sink.format, "nvtx");
+      line.Signed("begin_ns", begin);
+      line.Signed("duration_ns", ns(r.end_ticks) - begin);
+      line.Number("tid", r.tid);
+      line.Number("kind", r.kind);
+      line.Text("domain", stream->NvtxName(r.domain));
+      line.Text("name", stream->NvtxName(r.name));
+      sink.write(line.Take());
+      return Status();
+    }));
   if (sink.Wants("calls")) {
     CallReader reader(*stream);
     WireCall call;

@@ -523,6 +523,11 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
           const uint64_t value = rows.at(r, sample_table::kValue);
           if (metric == Metric::kCpuOnline) facts->cpus = value;
           if (metric == Metric::kPageCostNs) facts->page_cost_ns = value;
+          if (metric == Metric::kCudaProcess)
+            facts->cuda_processes.push_back(
+                {Ns(static_cast<int64_t>(rows.at(r, sample_table::kT))),
+                 static_cast<uint32_t>(rows.at(r, sample_table::kInstance)),
+                 value, rows.texts[r]});
         }
       }
       progress(0.3 * static_cast<double>(done) /

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "merge/clock_map.h"
@@ -19,12 +20,21 @@
 
 namespace ingero::merge {
 
+// A process with a CUDA library, as the companion saw it.
+struct CudaProcess {
+  Ns t;
+  uint32_t pid = 0;
+  uint64_t seen = 0;  // enum ingero_cuda_process
+  std::string library;
+};
+
 struct KernelFacts {
   uint64_t switches = 0, tasks = 0, samples = 0;
   std::vector<Interval> spans;  // in which switches were recorded
   std::vector<Knot> knots;      // host-wide
   uint64_t cpus = 0;            // online; 0 = not known
   uint64_t page_cost_ns = 0;    // 0 = not measured
+  std::vector<CudaProcess> cuda_processes;
 };
 
 // `streams` by begin. Where two recorded the same time, the earlier counts.

@@ -256,6 +256,14 @@ ThreadIndex Lives::ForStreamThread(ProcessIndex process, uint32_t ns_tid,
   return thread;
 }
 
+ProcessIndex Lives::At(uint32_t pid, Ns t) const {
+  const auto* list = by_pid_.find(pid);
+  ProcessIndex at = kNone;
+  for (size_t k = 0; list != nullptr && k < list->size(); ++k)
+    if (at == kNone || processes_[(*list)[k]].first_seen <= t) at = (*list)[k];
+  return at;
+}
+
 void Lives::Finish() {
   // A parent is the newest process of that pid that began before the child.
   for (ProcessIndex i = 0; i < processes_.size(); ++i) {

@@ -55,6 +55,9 @@ class Lives {
   // A thread of that process as the process numbers it.
   ThreadIndex ForStreamThread(ProcessIndex process, uint32_t ns_tid, Ns t);
 
+  // The process that host pid `pid` meant at t; kNone = none that is known.
+  ProcessIndex At(uint32_t pid, Ns t) const;
+
   // Parents, main threads, own processes. After the last row.
   void Finish();
 

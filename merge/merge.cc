@@ -275,7 +275,7 @@ class Merger {
   FunctionTable functions_;
   KernelFacts kernel_facts_;
   Interval span_;
-  uint64_t calls_ = 0;
+  uint64_t calls_ = 0, ranges_ = 0;
   uint64_t events_before_ = 0;
 };
 
@@ -441,6 +441,9 @@ Status Merger::WriteEvents(StoreWriter* writer) {
                                      std::max<uint64_t>(s.calls(), 1)),
                              calls_ + n);
                     }));
+    INGERO_ASSIGN_OR_RETURN(const uint64_t ranges,
+                            IngestRanges(s, target, &lives_, writer));
+    ranges_ += ranges;
     if (c.calls.damaged > 0)
       c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, c.calls.damaged);
     calls_ += c.calls.count;
@@ -518,7 +521,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
       INGERO_RETURN_IF_ERROR(names.Add(row, name + '\0' + Demangle(name)));
     }
     for (const CudaStream::Coverage& w : s.coverage()) {
-      const uint64_t row[] = {0, c.process, w.way, w.count};
+      const uint64_t row[] = {0, c.process, w.way, w.count, w.detail};
+      static_assert(std::size(row) == coverage_table::kCount);
       INGERO_RETURN_IF_ERROR(coverage.Add(row, w.text));
     }
     Rows losses;
@@ -592,6 +596,13 @@ Status Merger::WriteDescription(StoreWriter* writer) {
                  FixedText(h.tool_version)));
     ++index;
   }
+  for (const CudaProcess& c : kernel_facts_.cuda_processes) {
+    const analysis::ProcessIndex process = lives_.At(c.pid, c.t);
+    if (process == analysis::kNone) continue;
+    const uint64_t row[] = {U(c.t), process, INGERO_WAY_PROCESS, c.seen, 0};
+    static_assert(std::size(row) == coverage_table::kCount);
+    INGERO_RETURN_IF_ERROR(coverage.Add(row, c.library));
+  }
   INGERO_RETURN_IF_ERROR(names.Flush());
   INGERO_RETURN_IF_ERROR(coverage.Flush());
   INGERO_RETURN_IF_ERROR(streams.Flush());
@@ -616,11 +627,12 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));
   facts.Add("joined", static_cast<int64_t>(joined));
   facts.Add("count.calls", static_cast<int64_t>(calls_));
+  facts.Add("count.ranges", static_cast<int64_t>(ranges_));
   facts.Add("count.switches", static_cast<int64_t>(kernel_facts_.switches));
   facts.Add("count.tasks", static_cast<int64_t>(kernel_facts_.tasks));
   facts.Add("count.samples", static_cast<int64_t>(kernel_facts_.samples));
   facts.Add("count.events",
-            static_cast<int64_t>(calls_ + kernel_facts_.switches +
+            static_cast<int64_t>(calls_ + ranges_ + kernel_facts_.switches +
                                  kernel_facts_.tasks + kernel_facts_.samples));
   for (const auto& [process, mask] : layers)
     facts.Add("layers." + std::to_string(process),
@@ -756,8 +768,7 @@ Result<MergeSummary> Merge(const MergeOptions& options) {
   return Merger(options, *chosen).Run();
 }
 
-Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
-    const std::string& path) {
+Result<std::unique_ptr<TraceReader>> OpenTrace(const std::string& path) {
   struct stat st;
   if (stat(path.c_str(), &st) != 0)
     return Status::Errno("open store " + path, errno);
@@ -769,7 +780,13 @@ Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
   if ((*reader)->Fact("attributed") == 0)
     return Status::Error(data +
                          ": its merge did not end; run `ingero merge` again");
-  return std::unique_ptr<analysis::ReportSource>(std::move(*reader));
+  return std::move(*reader);
+}
+
+Result<std::unique_ptr<analysis::ReportSource>> OpenStore(
+    const std::string& path) {
+  INGERO_ASSIGN_OR_RETURN(auto reader, OpenTrace(path));
+  return std::unique_ptr<analysis::ReportSource>(std::move(reader));
 }
 
 Result<FoundStore> FindNewestStore(const std::vector<std::string>& dirs) {

@@ -137,11 +137,14 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{36, "streams", kColumns, true};
 }  // namespace stream_table
 
-// How CUDA calls were seen. text: path, or name and reason
+// How CUDA calls were seen: rows of struct ingero_coverage in wire/wire.h
 namespace coverage_table {
-enum Col : size_t { kT, kProcess, kWay, kCountSeen, kCount };
-inline constexpr Column kColumns[] = {
-    {"t_ns", kDelta}, {"process", kPlain}, {"way", kPlain}, {"count", kPlain}};
+enum Col : size_t { kT, kProcess, kWay, kCountSeen, kDetail, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"process", kPlain},
+                                      {"way", kPlain},
+                                      {"count", kPlain},
+                                      {"detail", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{37, "coverage", kColumns, true};
 }  // namespace coverage_table

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/tables.h"
+#include "merge/coverage.h"
 #include "merge/stream.h"
 #include "merge/switch_row.h"
 
@@ -805,80 +806,14 @@ TraceFacts TraceReader::facts() const {
     f.streams.push_back(text);
   }
 
-  // How calls were seen, one sentence a process.
-  struct Ways {
-    bool plt = false, dlsym = false, proc_address = false, runtime = false,
-         any = false;
-    std::vector<std::string> escaped;
-  };
-  std::map<ProcessIndex, Ways> ways;
-  Rows rows;
-  if (file_->ReadAll(coverage_table::kSchema, &rows).ok()) {
-    for (size_t r = 0; r < rows.size(); ++r) {
-      using namespace coverage_table;
-      const uint32_t process = static_cast<uint32_t>(rows.at(r, kProcess));
-      if (process >= processes_.size()) continue;
-      Ways& w = ways[process];
-      w.any = true;
-      switch (rows.at(r, kWay)) {
-        case INGERO_WAY_LINKED: w.plt = true; break;
-        case INGERO_WAY_DLSYM: w.dlsym = true; break;
-        case INGERO_WAY_PROC_ADDRESS: w.proc_address = true; break;
-        case INGERO_WAY_MAPPED:
-          if (rows.texts[r].find("cudart") != std::string::npos)
-            w.runtime = true;
-          break;
-        case INGERO_WAY_ESCAPED:
-          // Every program asks for these; they are left alone by design
-          // (docs/formats.md) and no call of interest goes through them.
-          if (rows.texts[r] != "cuGetExportTable" &&
-              rows.texts[r].rfind("cuEGLStream", 0) != 0)
-            w.escaped.push_back(rows.texts[r]);
-          break;
-      }
-    }
-  }
-  std::map<ProcessIndex, std::set<Layer>> layers;
-  for (ProcessIndex p = 0; p < processes_.size(); ++p) {
-    if (!processes_[p].has_cuda) continue;
-    const uint64_t mask = static_cast<uint64_t>(
-        Fact("layers." + std::to_string(p)));
-    for (Layer l : {Layer::kRuntime, Layer::kDriver, Layer::kLibrary})
-      if (mask >> static_cast<int>(l) & 1) layers[p].insert(l);
-  }
-  for (const auto& [p, seen] : layers) {
-    const Ways w = ways.count(p) ? ways[p] : Ways();
-    const bool runtime = seen.count(Layer::kRuntime) != 0;
-    const bool driver = seen.count(Layer::kDriver) != 0;
-    std::string text = runtime && driver ? "runtime and driver calls"
-                       : runtime         ? "runtime calls"
-                       : driver          ? "driver calls"
-                                         : "calls";
-    text += fmt::format(" of {}/{} seen", processes_[p].name,
-                        processes_[p].pid);
-    std::vector<std::string> names;
-    if (w.plt) names.push_back("the PLT");
-    if (w.dlsym) names.push_back("dlsym");
-    if (w.proc_address) names.push_back("cuGetProcAddress");
-    for (size_t i = 0; i < names.size(); ++i)
-      text += (i == 0 ? " through " : i + 1 == names.size() ? " and " : ", ") +
-              names[i];
-    // Linked statically, the runtime is no library of its own: its calls are
-    // seen where they reach the driver.
-    if (driver && !runtime && w.any && !w.runtime)
-      text += "; static runtime: yes, its calls appear at driver level";
-    else if (runtime || w.runtime)
-      text += "; static runtime: no";
-    f.coverage.push_back({p, text});
-    if (!w.escaped.empty()) {
-      text = fmt::format("{}/{} was handed {} function{} unwrapped: ",
-                         processes_[p].name, processes_[p].pid,
-                         w.escaped.size(), w.escaped.size() == 1 ? "" : "s");
-      for (size_t i = 0; i < std::min<size_t>(5, w.escaped.size()); ++i)
-        text += (i == 0 ? "" : ", ") + w.escaped[i];
-      if (w.escaped.size() > 5) text += ", ...";
-      f.coverage.push_back({p, text});
-    }
+  // How calls were seen, one sentence a process. That a worker inherited
+  // libraries and made no call is worth a line only where nobody made any.
+  std::string unseen;
+  const bool no_calls = Fact("count.calls") == 0;
+  for (const ProcessCoverage& c : ReadCoverage(*this)) {
+    if (!c.recorded && c.shim_mapped && !no_calls) continue;
+    f.coverage.push_back({c.process, CoverageSentence(c, processes_[c.process])});
+    if (unseen.empty() && !c.recorded) unseen = f.coverage.back().text;
   }
 
   if (!kernel)
@@ -891,11 +826,18 @@ TraceFacts TraceReader::facts() const {
         "and workers cannot be judged");
   if (!cuda)
     f.missing.push_back(
-        "no CUDA stream: GPU feeding cannot be judged; start the program with "
-        "LD_PRELOAD=libingero_cuda.so");
-  else if (Fact("count.calls") == 0)
+        "no CUDA stream: GPU feeding cannot be judged; " +
+        (!unseen.empty() ? unseen
+         : kernel ? "start the program with LD_PRELOAD=libingero_cuda.so, and "
+                    "see that sudo, env -i or a setuid program do not drop it; "
+                    "a program without a CUDA call leaves no stream"
+                  : std::string("start the program with "
+                                "LD_PRELOAD=libingero_cuda.so")));
+  else if (no_calls)
     f.missing.push_back(
-        "no CUDA call was recorded: GPU feeding cannot be judged");
+        "no CUDA call was recorded: GPU feeding cannot be judged" +
+        (f.coverage.empty() ? std::string()
+                            : "; " + f.coverage.front().text));
   if (kernel && cuda && Fact("joined") == 0)
     f.missing.push_back(
         "no traced process was found in the kernel stream: their threads' "

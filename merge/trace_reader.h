@@ -126,6 +126,9 @@ class TraceReader : public analysis::ReportSource,
   mutable uint64_t unreadable_ = 0;
 };
 
+// As OpenStore() of store_trace.h, for who needs more than the analysis sees.
+Result<std::unique_ptr<TraceReader>> OpenTrace(const std::string& path);
+
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_TRACE_READER_H_

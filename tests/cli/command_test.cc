@@ -83,7 +83,7 @@ TEST_F(CommandTest, EveryCommandHasHelpWithItsName) {
     for (std::string line; std::getline(lines, line);)
       EXPECT_LE(line.size(), 80u) << line;
   }
-  for (const char* name : {"merge", "explain", "list", "dump"})
+  for (const char* name : {"merge", "explain", "stats", "list", "dump"})
     EXPECT_NE(RunIt({name, "--help"}).out.find("Examples:"), std::string::npos);
 }
 
@@ -112,6 +112,9 @@ TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
       {{"explain", "--snice", "60s"}, {"--snice", "--since"}},
       {{"explain", "--frobnicate"}, {"--frobnicate", "--help"}},
       {{"explain", "store"}, {"'store'", "--help"}},
+      {{"stats", "--coverge"}, {"--coverge", "--coverage"}},
+      {{"stats", "--pid", "x"}, {"--pid", "'x'"}},
+      {{"stats", "--since", "60"}, {"--since", "60s"}},
       {{"explain", "--db"}, {"--db", "needs a value"}},
       {{"explain", "--db="}, {"--db", "needs a value"}},
       {{"explain", "--since", ""}, {"--since", "needs a value"}},

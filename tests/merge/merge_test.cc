@@ -627,7 +627,7 @@ TEST(Merge, SaysWhatIsMissing) {
   ASSERT_EQ(facts.coverage.size(), 1u);
   EXPECT_EQ(facts.coverage[0].text,
             "runtime calls of python3/10 seen through dlsym and "
-            "cuGetProcAddress; static runtime: no");
+            "cuGetProcAddress; runtime: libcudart.so.13 (shared)");
   ASSERT_EQ(facts.streams.size(), 1u);
   EXPECT_NE(facts.streams[0].find("12 calls left out by choice"),
             std::string::npos);

@@ -185,9 +185,10 @@ void CudaStreamBuilder::Loss(uint32_t tid, uint32_t loss, uint64_t count,
 }
 
 void CudaStreamBuilder::Coverage(uint16_t way, const std::string& text,
-                                 uint64_t count) {
+                                 uint64_t count, uint16_t detail) {
   auto c = Zeroed<ingero_coverage>();
   c.way = way;
+  c.detail = detail;
   c.count = count;
   Append(header.pid, Record(INGERO_RECORD_COVERAGE, 0, c, text + '\0'));
 }
@@ -303,9 +304,9 @@ void KernelStreamBuilder::Task(const TaskSpec& t) {
 }
 
 void KernelStreamBuilder::Sample(uint64_t t, Metric metric, uint64_t instance,
-                                 uint64_t value) {
+                                 uint64_t value, const std::string& text) {
   const uint64_t row[] = {t, static_cast<uint64_t>(metric), instance, value};
-  RowsOf(sample_table::kSchema, 0).Append(row, "");
+  RowsOf(sample_table::kSchema, 0).Append(row, text);
 }
 
 void KernelStreamBuilder::Knot(uint64_t mono_ns, uint64_t tsc,

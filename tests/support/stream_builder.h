@@ -66,7 +66,8 @@ class CudaStreamBuilder {
   void Knot(uint32_t tid, uint64_t ticks, uint64_t mono_ns, uint32_t window);
   void Loss(uint32_t tid, uint32_t loss, uint64_t count, uint64_t first,
             uint64_t last);
-  void Coverage(uint16_t way, const std::string& text, uint64_t count);
+  void Coverage(uint16_t way, const std::string& text, uint64_t count,
+                uint16_t detail = 0);
   void Process(const std::string& exe, const std::string& cmdline);
   void Raw(uint32_t tid, const std::string& record);
   void InFlight(uint32_t tid, uint8_t depth, uint16_t func, uint64_t start);
@@ -120,7 +121,8 @@ class KernelStreamBuilder {
   };
   void Switch(uint32_t cpu, const SwitchSpec& s);
   void Task(const TaskSpec& t);
-  void Sample(uint64_t t, Metric metric, uint64_t instance, uint64_t value);
+  void Sample(uint64_t t, Metric metric, uint64_t instance, uint64_t value,
+              const std::string& text = "");
   void Knot(uint64_t mono_ns, uint64_t tsc, uint64_t window);
   void Loss(uint32_t cpu, uint64_t t, uint64_t end, uint64_t loss,
             uint64_t count);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the CUDA calls of each process were seen, and what was not seen and why:
+// from the coverage rows of the streams, and from what the companion saw of
+// processes that have a CUDA library mapped.
+#ifndef INGERO_MERGE_COVERAGE_H_
+#define INGERO_MERGE_COVERAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/trace.h"
+
+namespace ingero::merge {
+
+class TraceReader;
+
+struct CoverageLibrary {
+  std::string path;     // links followed
+  std::string name;     // its file name
+  std::string version;  // as the name tells: "13.0.96", or only "13"
+  bool runtime = false;  // a shared libcudart
+};
+
+// One way in which functions were resolved.
+struct CoverageWay {
+  std::string way;  // "the PLT", "dlsym", "cuGetProcAddress", ...
+  uint64_t count = 0;  // look-ups; of the PLT: calling modules
+  std::vector<std::string> entries;  // the functions, by name
+};
+
+struct CoverageEscape {
+  std::string name, why;
+  uint64_t count = 0;
+  // Left alone on purpose, in every program: no call of interest.
+  bool by_design = false;
+};
+
+struct CoverageDeepBind {
+  std::string file;
+  bool kept = false;  // else the shim cleared RTLD_DEEPBIND
+};
+
+struct ProcessCoverage {
+  analysis::ProcessIndex process = analysis::kNone;
+  bool recorded = false;  // a stream of it was merged
+  uint64_t calls = 0, skipped_calls = 0;
+  bool runtime_layer = false, driver_layer = false, library_layer = false;
+  std::vector<CoverageLibrary> libraries;
+  std::vector<CoverageWay> ways;
+  std::vector<CoverageEscape> escapes;
+  // Modules with a runtime linked in (or a loader of their own).
+  std::vector<std::string> static_runtimes;
+  std::vector<CoverageDeepBind> deep_bound;
+  // Why nothing of it was recorded; "" where something was.
+  std::string not_recorded;
+  // The companion saw the shim in it: it was ready, and nothing came.
+  bool shim_mapped = false;
+
+  size_t hooked() const;  // functions, over all ways
+  std::vector<std::string> Escaped() const;  // without those by design
+};
+
+// By process index.
+std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader);
+
+// The line of `ingero explain` about it.
+std::string CoverageSentence(const ProcessCoverage& coverage,
+                             const analysis::Process& process);
+
+// "13.0.96" of "libcudart.so.13.0.96"; "" where the name has none.
+std::string VersionOfLibrary(const std::string& file_name);
+
+}  // namespace ingero::merge
+
+#endif  // INGERO_MERGE_COVERAGE_H_
