@@ -51,6 +51,38 @@ static void *const *wrappers_of(enum group group)
 	}
 }
 
+/*
+ * Not libc's: a program with a sanitizer of its own asks dlsym before its
+ * versions of these work.
+ */
+static bool same_text(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static bool begins_with(const char *text, const char *start)
+{
+	while (*start && *text == *start) {
+		text++;
+		start++;
+	}
+	return !*start;
+}
+
+static const char *base_of(const char *path)
+{
+	const char *base = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			base = path + 1;
+	return base;
+}
+
 /* ---- libc's own dlsym ---------------------------------------------------- */
 
 /*
@@ -108,7 +140,7 @@ static void *symbol_of(const struct dl_phdr_info *info, const char *name)
 		uint32_t h = chain[i - hash[1]];
 
 		if ((h | 1) == (want | 1) && symbols[i].st_shndx != SHN_UNDEF &&
-		    strcmp(strings + symbols[i].st_name, name) == 0)
+		    same_text(strings + symbols[i].st_name, name))
 			return (void *)(info->dlpi_addr + symbols[i].st_value);
 		if (h & 1)
 			return NULL;
@@ -118,12 +150,11 @@ static void *symbol_of(const struct dl_phdr_info *info, const char *name)
 static int look_in_libc(struct dl_phdr_info *info, size_t size, void *to)
 {
 	struct wanted *w = to;
-	const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+	const char *base = info->dlpi_name ? base_of(info->dlpi_name) : "";
 
 	(void)size;
-	base = base ? base + 1 : info->dlpi_name;
-	if (!base || (strcmp(base, "libc.so.6") != 0 && strcmp(base, "libdl.so.2") != 0 &&
-		      strcmp(base, "libpthread.so.0") != 0))
+	if (!same_text(base, "libc.so.6") && !same_text(base, "libdl.so.2") &&
+	    !same_text(base, "libpthread.so.0"))
 		return 0;
 	w->found = symbol_of(info, w->name);
 	return w->found != NULL;
@@ -756,7 +787,7 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 	if (!loader_ready())
 		return NULL;
 	if (handle == RTLD_NEXT || !name ||
-	    (strncmp(name, "cu", 2) != 0 && strncmp(name, "__cuda", 6) != 0))
+	    (!begins_with(name, "cu") && !begins_with(name, "__cuda")))
 		return TAIL;
 	if (ingero_find_row(name, GROUP_DRIVER) < 0 && ingero_find_row(name, GROUP_RT11) < 0 &&
 	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0) {

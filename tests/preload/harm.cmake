@@ -15,3 +15,22 @@ add_test(NAME harm_test
     --shim $<TARGET_FILE:ingero_cuda> --bin ${CMAKE_CURRENT_BINARY_DIR}
     --lib ${dir} --fakes ${CMAKE_BINARY_DIR}/lib/fake_cuda)
 set_tests_properties(harm_test PROPERTIES LABELS unit TIMEOUT 300)
+
+# The same under AddressSanitizer and UBSan, their runtimes linked statically
+# (as clang does): such a program calls dlsym before its own string functions
+# work. Where the compiler lacks them, the test says so.
+include(CheckCXXSourceCompiles)
+set(harm_sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+set(CMAKE_REQUIRED_FLAGS ${harm_sanitize})
+list(JOIN CMAKE_REQUIRED_FLAGS " " CMAKE_REQUIRED_FLAGS)
+set(CMAKE_REQUIRED_LINK_OPTIONS -static-libasan -static-libubsan)
+check_cxx_source_compiles("int main() { return 0; }" INGERO_HAVE_STATIC_ASAN)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+if(INGERO_HAVE_STATIC_ASAN)
+  add_executable(harm_client_asan harm_client.cc)
+  target_compile_options(harm_client_asan PRIVATE -O1 ${harm_sanitize})
+  target_link_options(harm_client_asan PRIVATE ${harm_sanitize}
+    -static-libasan -static-libubsan)
+  target_link_libraries(harm_client_asan PRIVATE harm_rt Threads::Threads)
+endif()

@@ -81,6 +81,22 @@ class HarmTest(unittest.TestCase):
             self.assertGreaterEqual(o.start + o.duration,
                                     i.start + i.duration)
 
+    def test_program_with_sanitizers(self):
+        client = f"{shim_test.BIN}/harm_client_asan"
+        if not os.path.exists(client):
+            self.skipTest("the compiler has no static sanitizer runtimes")
+        env = {"ASAN_OPTIONS": "detect_leaks=0"}
+        for args in (["linked", "3000"], ["errors", "1000"],
+                     ["exceptions", "100"], ["kernels", "2000"],
+                     ["exit_order"]):
+            bare = self.run_with([client, *args], shim=False, check=None,
+                                 env=env)
+            done = self.run_with([client, *args], check=None, env=env)
+            self.assertEqual((done.returncode, done.stdout, done.stderr),
+                             (bare.returncode, bare.stdout, bare.stderr))
+            self.assertGreater(len(self.one().calls), 5)
+            os.unlink(self.one().path)
+
     # ---- kernels -------------------------------------------------------
 
     def test_many_kernels_with_long_names(self):
