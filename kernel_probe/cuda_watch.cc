@@ -118,8 +118,8 @@ uint64_t CudaEnvironment(std::string_view environment) {
     if (name == "LD_PRELOAD" && value.find("libingero_cuda") != value.npos)
       bits |= INGERO_CUDA_SHIM_ASKED;
     if (name == "INGERO_DISABLE" && set) bits |= INGERO_CUDA_DISABLED;
-    if (name == "INGERO_KEEP_DEEPBIND" && set)
-      bits |= INGERO_CUDA_KEEP_DEEPBIND;
+    if (name == "INGERO_CLEAR_DEEPBIND" && set)
+      bits |= INGERO_CUDA_CLEAR_DEEPBIND;
   }
   return bits;
 }

@@ -83,11 +83,13 @@ std::string WhyNotRecorded(uint64_t seen) {
   if (seen & INGERO_CUDA_SHIM_MAPPED) {
     if (seen & INGERO_CUDA_DISABLED)
       return "the shim was loaded, but INGERO_DISABLE is set";
-    if (seen & INGERO_CUDA_KEEP_DEEPBIND)
-      return "the shim was loaded and saw no CUDA call; INGERO_KEEP_DEEPBIND "
-             "is set, so libraries opened with RTLD_DEEPBIND pass it by";
-    return "the shim was loaded and saw no CUDA call: it made none, or its "
-           "trace folder could not be used (then it said so on stderr)";
+    std::string why =
+        "the shim was loaded and saw no CUDA call: it made none, or its trace "
+        "folder could not be used (then it said so on stderr)";
+    if (!(seen & INGERO_CUDA_CLEAR_DEEPBIND))
+      why += ", or they come from a library opened with RTLD_DEEPBIND (then "
+             "set INGERO_CLEAR_DEEPBIND=1)";
+    return why;
   }
   if (seen & INGERO_CUDA_STATIC)
     return "it is linked statically, and LD_PRELOAD needs a dynamic loader";
@@ -269,7 +271,8 @@ std::string CoverageSentence(const ProcessCoverage& c, const Process& process) {
     if (d.kept) kept.push_back(FileName(d.file));
   if (!kept.empty())
     text += "; not seen: calls from " + Listed(kept, 3) +
-            ", opened with RTLD_DEEPBIND (INGERO_KEEP_DEEPBIND)";
+            ", opened with RTLD_DEEPBIND (INGERO_CLEAR_DEEPBIND=1 has them "
+            "seen)";
   const std::vector<std::string> escaped = c.Escaped();
   if (!escaped.empty())
     text += fmt::format("; {} function{} handed out unwrapped: {}",

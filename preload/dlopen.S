@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen, only to clear RTLD_DEEPBIND. The loader searches the RUNPATH of the
+ * dlopen, only to note RTLD_DEEPBIND, and to clear it on request. The loader searches the RUNPATH of the
  * module that its return address lies in, so this jumps and never calls.
  */
 	.text

@@ -12,7 +12,7 @@
  *   INGERO_APIS        classes to record, separated by commas: "all", "default"
  *                      (all but getter), names as in wire.h, "-name" leaves out
  *   INGERO_CLOCK       "monotonic": time stamps from clock_gettime, not the TSC
- *   INGERO_KEEP_DEEPBIND=1  leave RTLD_DEEPBIND of dlopen alone
+ *   INGERO_CLEAR_DEEPBIND=1  take RTLD_DEEPBIND from dlopen
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ struct process *ingero_process = &no_process;
 bool ingero_use_tsc;
 
 static bool disabled;
-static bool keeps_deepbind;
+static bool clears_deepbind;
 static uint64_t wanted_classes; /* bit per enum ingero_class */
 static uint64_t tsc_hz;
 
@@ -765,7 +765,7 @@ static bool is_set(const char *name)
 bool ingero_keeps_deepbind(void)
 {
 	ingero_process_ready();
-	return disabled || keeps_deepbind;
+	return disabled || !clears_deepbind;
 }
 
 static void load(void)
@@ -773,7 +773,7 @@ static void load(void)
 	struct process *p;
 
 	disabled = is_set("INGERO_DISABLE");
-	keeps_deepbind = is_set("INGERO_KEEP_DEEPBIND");
+	clears_deepbind = is_set("INGERO_CLEAR_DEEPBIND");
 	if (disabled)
 		return;
 	p = ingero_wiped_memory(sizeof(*p));

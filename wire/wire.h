@@ -418,7 +418,7 @@ enum ingero_cuda_process {
 	INGERO_CUDA_SECURE = 1 << 2,        /* AT_SECURE: setuid and kin */
 	INGERO_CUDA_STATIC = 1 << 3,        /* no dynamic loader */
 	INGERO_CUDA_DISABLED = 1 << 4,      /* INGERO_DISABLE is set */
-	INGERO_CUDA_KEEP_DEEPBIND = 1 << 5, /* INGERO_KEEP_DEEPBIND is set */
+	INGERO_CUDA_CLEAR_DEEPBIND = 1 << 5, /* INGERO_CLEAR_DEEPBIND is set */
 	INGERO_CUDA_NO_ENVIRON = 1 << 6,    /* its environment could not be read */
 };
 

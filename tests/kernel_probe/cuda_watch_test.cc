@@ -48,8 +48,8 @@ TEST(CudaEnvironmentTest, KnowsWhatMatters) {
   using namespace std::string_view_literals;
   EXPECT_EQ(CudaEnvironment("A=/b\0LD_PRELOAD=/a.so:libingero_cuda.so\0"sv),
             INGERO_CUDA_SHIM_ASKED);
-  EXPECT_EQ(CudaEnvironment("INGERO_DISABLE=0\0INGERO_KEEP_DEEPBIND=1\0"sv),
-            INGERO_CUDA_KEEP_DEEPBIND);
+  EXPECT_EQ(CudaEnvironment("INGERO_DISABLE=0\0INGERO_CLEAR_DEEPBIND=1\0"sv),
+            INGERO_CUDA_CLEAR_DEEPBIND);
   EXPECT_EQ(CudaEnvironment("XLD_PRELOAD=libingero_cuda.so\0X"sv), 0u);
   EXPECT_EQ(CudaEnvironment("INGERO_DISABLE=1"sv), INGERO_CUDA_DISABLED);
 }

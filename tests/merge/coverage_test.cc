@@ -97,7 +97,7 @@ TEST(Coverage, TellsWhatWasSeenAndWhatEscaped) {
             "cuGetProcAddress; runtime: libcudart.so.13.0.96 (shared); static "
             "in libcublas.so.13.1.0.3, its calls appear at driver level; not "
             "seen: calls from b.so, opened with RTLD_DEEPBIND "
-            "(INGERO_KEEP_DEEPBIND); 2 functions handed out unwrapped: "
+            "(INGERO_CLEAR_DEEPBIND=1 has them seen); 2 functions handed out unwrapped: "
             "cuBrandNew, cudaFree");
 }
 

@@ -112,12 +112,14 @@ class CoverTest(unittest.TestCase):
             self.assertEqual(self.names(s, "DLSYM"), {"cudaMalloc"})
             self.assertEqual(len(self.facts(s, "MAPPED")), 1)
 
-    def test_a_deep_bound_plug_in_is_seen(self):
+    def test_a_deep_bound_plug_in_is_seen_on_request(self):
         plug_in = f"{LIB}/plug_in_13.so"
         for flags in (os.RTLD_NOW, NOW_DEEP, os.RTLD_LAZY | os.RTLD_DEEPBIND):
             bare = self.client("plug-in", flags, plug_in, shim=False)
             self.assertEqual(bare, "13 13\n")
-            self.assertEqual(self.client("plug-in", flags, plug_in), bare)
+            self.assertEqual(self.client("plug-in", flags, plug_in,
+                                         env={"INGERO_CLEAR_DEEPBIND": "1"}),
+                             bare)
             s = self.one()
             self.assertEqual([c.name for c in s.calls],
                              ["cudaGetDeviceCount"] * 2)
@@ -125,11 +127,11 @@ class CoverTest(unittest.TestCase):
             self.assertEqual(self.facts(s, "DEEPBIND"),
                              {(0, plug_in): 1} if deep else {})
 
-    def test_the_bit_is_kept_on_request(self):
+    def test_the_bit_is_kept_otherwise(self):
         plug_in = f"{LIB}/plug_in_13.so"
-        for setting in ("INGERO_KEEP_DEEPBIND", "INGERO_DISABLE"):
+        for env in ({}, {"INGERO_CLEAR_DEEPBIND": "1", "INGERO_DISABLE": "1"}):
             self.assertEqual(self.client("plug-in", NOW_DEEP, plug_in,
-                                         env={setting: "1"}), "13 13\n")
+                                         env=env), "13 13\n")
             # Bound to its own runtime: not seen.
             self.assertEqual(os.listdir(self.dir), [])
         # Once anything else is seen, it is said that this was not.
@@ -138,8 +140,7 @@ class CoverTest(unittest.TestCase):
                 "n = ctypes.c_int(); r.cudaGetDeviceCount(ctypes.byref(n));"
                 "print(n.value, p.plug_in_which())")
         out = self.run_with([sys.executable, "-c", code],
-                            env={"LD_LIBRARY_PATH": f"{LIB}/small_rt12",
-                                 "INGERO_KEEP_DEEPBIND": "1"})
+                            env={"LD_LIBRARY_PATH": f"{LIB}/small_rt12"})
         self.assertEqual(out, "12 13\n")
         s = self.one()
         self.assertEqual(len(s.calls), 1)
