@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/report.h"
 #include "cli/asked.h"
 #include "cli/command.h"
+#include "cli/render/json.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
 #include "merge/coverage.h"
@@ -16,7 +16,6 @@
 namespace ingero::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using analysis::Operation;
 using analysis::ProcessIndex;
 using merge::NvtxSummary;
@@ -37,15 +36,6 @@ constexpr const char* kExamples =
     "Times: durations 60s, 5m, 1h30m, 250ms; days as 2026-11-29T22:01:30.";
 
 constexpr size_t kTopOperations = 20;
-
-const char* NameOf(analysis::Layer layer) {
-  switch (layer) {
-    case analysis::Layer::kRuntime: return "runtime";
-    case analysis::Layer::kDriver: return "driver";
-    case analysis::Layer::kLibrary: break;
-  }
-  return "library";
-}
 
 // What a report about one store needs at hand.
 struct View {
@@ -122,25 +112,6 @@ void PrintOperations(const View& view, const std::vector<Operation>& operations,
     page->Paragraph(
         "Averages and percentiles are without first uses. A driver call inside "
         "a runtime call is in both figures.");
-}
-
-Json ToJson(const View& view, const Operation& o) {
-  const analysis::Function& f = view.trace.functions()[o.func];
-  return {{"name", f.name},
-          {"layer", NameOf(f.layer)},
-          {"process", view.Identity(o.process)},
-          {"count", o.count},
-          {"total_ns", o.total.value},
-          {"avg_ns", o.average.value},
-          {"p50_ns", o.p50.value},
-          {"p95_ns", o.p95.value},
-          {"p99_ns", o.p99.value},
-          {"max_ns", o.max.value},
-          {"first_uses", o.first_uses},
-          {"first_use_ns", o.first_use_time.value},
-          {"errors", o.errors},
-          {"bytes", o.bytes},
-          {"wall_share", o.wall_share}};
 }
 
 // ---- NVTX -----------------------------------------------------------------
@@ -344,7 +315,7 @@ int RunStats(const Args& args, const Io& io) {
   const std::vector<std::string> missing = trace.facts().missing;
 
   if (json) {
-    Json out = {{"schema", {{"name", "ingero-stats"}, {"version", 1}}},
+    Json out = {{"schema", {{"name", "ingero.stats"}, {"version", 1}}},
                 {"store", asked.db()},
                 {"window",
                  {{"begin_ns", opened->window.begin.value},
@@ -357,7 +328,9 @@ int RunStats(const Args& args, const Io& io) {
     } else {
       out["operations"] = Json::array();
       for (const Operation& o : operations)
-        out["operations"].push_back(ToJson(view, o));
+        out["operations"].push_back(
+            OperationJson(o, view.trace.functions()[o.func],
+                          view.Identity(o.process)));
       out["nvtx"] = Json::array();
       for (const NvtxSummary& r : ranges)
         out["nvtx"].push_back(ToJson(view, r));

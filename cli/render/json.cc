@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/render/json.h"
 #include "cli/render/report.h"
 
 namespace ingero::cli {
 namespace {
 
 using analysis::Report;
-using Json = nlohmann::ordered_json;  // keeps the order of writing
-
 Json Array() { return Json::array(); }
 
 Json ToJson(Interval interval) {
@@ -66,18 +64,6 @@ const char* Name(analysis::TimelineLine::Layer layer) {
       break;
   }
   return "CUDA";
-}
-
-const char* Name(analysis::Layer layer) {
-  switch (layer) {
-    case analysis::Layer::kRuntime:
-      return "runtime";
-    case analysis::Layer::kDriver:
-      return "driver";
-    case analysis::Layer::kLibrary:
-      break;
-  }
-  return "library";
 }
 
 // Whole numbers without a point, so that ns and counts stay integers.
@@ -201,25 +187,10 @@ Json FeedingOf(const Report& report) {
 
 Json Operations(const Report& report) {
   Json out = Array();
-  for (const analysis::Operation& o : report.operations) {
-    if (o.func >= report.functions.size()) continue;
-    const analysis::Function& f = report.functions[o.func];
-    out.push_back({{"name", f.name},
-                   {"layer", Name(f.layer)},
-                   {"process", Identity(report, o.process)},
-                   {"count", o.count},
-                   {"total_ns", o.total.value},
-                   {"avg_ns", o.average.value},
-                   {"p50_ns", o.p50.value},
-                   {"p95_ns", o.p95.value},
-                   {"p99_ns", o.p99.value},
-                   {"max_ns", o.max.value},
-                   {"first_uses", o.first_uses},
-                   {"first_use_ns", o.first_use_time.value},
-                   {"errors", o.errors},
-                   {"bytes", o.bytes},
-                   {"wall_share", Number(o.wall_share)}});
-  }
+  for (const analysis::Operation& o : report.operations)
+    if (o.func < report.functions.size())
+      out.push_back(OperationJson(o, report.functions[o.func],
+                                  Identity(report, o.process)));
   return out;
 }
 
@@ -264,6 +235,37 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
 }
 
 }  // namespace
+
+const char* NameOf(analysis::Layer layer) {
+  switch (layer) {
+    case analysis::Layer::kRuntime:
+      return "runtime";
+    case analysis::Layer::kDriver:
+      return "driver";
+    case analysis::Layer::kLibrary:
+      break;
+  }
+  return "library";
+}
+
+Json OperationJson(const analysis::Operation& o, const analysis::Function& f,
+                   Json process) {
+  return {{"name", f.name},
+          {"layer", NameOf(f.layer)},
+          {"process", std::move(process)},
+          {"count", o.count},
+          {"total_ns", o.total.value},
+          {"avg_ns", o.average.value},
+          {"p50_ns", o.p50.value},
+          {"p95_ns", o.p95.value},
+          {"p99_ns", o.p99.value},
+          {"max_ns", o.max.value},
+          {"first_uses", o.first_uses},
+          {"first_use_ns", o.first_use_time.value},
+          {"errors", o.errors},
+          {"bytes", o.bytes},
+          {"wall_share", Number(o.wall_share)}};
+}
 
 std::string RenderJson(const Report& report) {
   Json findings = Array(), not_evaluated = Array();

@@ -75,8 +75,9 @@ def skip(why):
     sys.exit(77)
 
 
-def main():
-    p = argparse.ArgumentParser()
+def arguments(parser=None):
+    """(arguments, environment of our tools); exits where there is no GPU."""
+    p = parser or argparse.ArgumentParser()
     p.add_argument("--bin", type=pathlib.Path, required=True)
     p.add_argument("--shim", type=pathlib.Path, required=True)
     p.add_argument("--libs", type=pathlib.Path)
@@ -87,12 +88,17 @@ def main():
         capture_output=True, text=True)
     if probe.returncode != 0:
         skip("no PyTorch that sees a CUDA device")
-    if os.geteuid() != 0:
-        skip("not root, so the companion cannot record")
-
     tools = dict(os.environ)
     if args.libs:
         tools["LD_LIBRARY_PATH"] = str(args.libs.resolve())
+    return args, tools
+
+
+def main():
+    args, tools = arguments()
+    if os.geteuid() != 0:
+        skip("not root, so the companion cannot record")
+
     work = pathlib.Path(tempfile.mkdtemp(prefix="ingero-gpu."))
     tools["INGERO_DIR"] = str(work / "rec")
     program = work / "program.py"

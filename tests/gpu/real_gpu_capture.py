@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from real_gpu import skip  # noqa: E402
+from real_gpu import arguments  # noqa: E402
 
 COMMON = """
 import os, sys, torch
@@ -173,12 +173,9 @@ def kind_of(name):
 
 
 class Runner:
-    def __init__(self, args):
-        self.args = args
+    def __init__(self, args, tools):
+        self.args, self.tools = args, tools
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="ingero-capture."))
-        self.tools = dict(os.environ)
-        if args.libs:
-            self.tools["LD_LIBRARY_PATH"] = str(args.libs.resolve())
         self.counts = collections.Counter()
 
     def result(self, name, ok, text):
@@ -249,20 +246,11 @@ class Runner:
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--bin", type=pathlib.Path, required=True)
-    p.add_argument("--shim", type=pathlib.Path, required=True)
-    p.add_argument("--libs", type=pathlib.Path)
-    p.add_argument("--only", default="")
-    args = p.parse_args()
-    probe = subprocess.run(
-        [sys.executable, "-c",
-         "import torch; assert torch.cuda.is_available()"],
-        capture_output=True, text=True)
-    if probe.returncode != 0:
-        skip("no PyTorch that sees a CUDA device")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="")
+    args, tools = arguments(parser)
     only = [x for x in args.only.split(",") if x]
-    run = Runner(args)
+    run = Runner(args, tools)
     for name, code in PROGRAMS.items():
         if only and name not in only:
             continue
