@@ -674,18 +674,45 @@ class Builder {
   }
 
   void SortFindings() {
+    // "Not starved" goes before what else there is to say of its process, but
+    // not before a worse fate of another one.
+    std::map<uint32_t, Severity> worst;
+    for (const Finding& f : report_.findings) {
+      const auto [it, added] = worst.emplace(f.pid, f.severity);
+      if (!added) it->second = std::max(it->second, f.severity);
+    }
+    const auto key = [&worst](const Finding& f) {
+      const bool bound = f.cause == "gpu-bound";
+      // Severity is a share of lost time; capped where the time is paid once
+      // or only possible.
+      return std::make_tuple(bound ? worst[f.pid] : f.severity, bound, f.lost,
+                             f.lost_at_most);
+    };
     std::stable_sort(report_.findings.begin(), report_.findings.end(),
-                     [](const Finding& a, const Finding& b) {
-                       const bool bound_a = a.cause == "gpu-bound";
-                       const bool bound_b = b.cause == "gpu-bound";
-                       if (bound_a != bound_b) return bound_a;
-                       // Severity is a share of lost time; capped where the
-                       // time is paid once or only possible.
-                       if (a.severity != b.severity)
-                         return a.severity > b.severity;
-                       if (a.lost != b.lost) return a.lost > b.lost;
-                       return a.lost_at_most > b.lost_at_most;
+                     [&key](const Finding& a, const Finding& b) {
+                       return key(a) > key(b);
                      });
+    LeadFeeding();
+  }
+
+  // The process that the first finding is about comes first; without one, that
+  // which used the GPU for longest.
+  void LeadFeeding() {
+    ProcessIndex lead = kNone;
+    Ns span;
+    for (const Finding& f : report_.findings) {
+      for (const Feeding& x : report_.feeding)
+        if (report_.processes[x.process].pid == f.pid) lead = x.process;
+      if (lead != kNone) break;
+    }
+    for (const Feeding& x : report_.feeding)
+      if (lead == kNone || (report_.findings.empty() && x.span > span)) {
+        lead = x.process;
+        span = x.span;
+      }
+    std::stable_partition(
+        report_.feeding.begin(), report_.feeding.end(),
+        [lead](const Feeding& x) { return x.process == lead; });
   }
 
   void Verdict() {

@@ -31,7 +31,8 @@ std::string Quoted(const std::vector<std::string>& dirs) {
 }
 
 // "" where there is something to merge; else what to do.
-std::string NothingToMerge(const merge::MergeOptions& options) {
+std::string NothingToMerge(const merge::MergeOptions& options,
+                           size_t* unmerged) {
   std::vector<std::string> problems;
   const std::vector<merge::Recording> recordings =
       merge::ListRecordings(options.dirs, &problems);
@@ -44,6 +45,8 @@ std::string NothingToMerge(const merge::MergeOptions& options) {
         "call, is setuid or static, or is started with LD_PRELOAD cleared "
         "(sudo, env -i) leaves nothing",
         Quoted(options.dirs));
+  for (size_t i = 0; i + 1 < recordings.size(); ++i)
+    *unmerged += !recordings[i].merged;
   if (options.recording.empty()) return "";
   std::string known;
   for (const merge::Recording& r : recordings) {
@@ -68,7 +71,8 @@ std::string Counted(const merge::MergeSummary& s) {
 }
 
 void PrintSummary(const merge::MergeOptions& options,
-                  const merge::MergeSummary& s, const Io& io) {
+                  const merge::MergeSummary& s, size_t unmerged,
+                  const Io& io) {
   Page page(io.columns, io.err_is_terminal && !io.no_color);
   page.Labeled(s.added_events > 0 ? "merged" : "nothing new", Counted(s), 0,
                12);
@@ -79,6 +83,12 @@ void PrintSummary(const merge::MergeOptions& options,
   for (const std::string& note : s.notes)
     page.Labeled(Toned(Tone::kYellow, "note"), SanitizeForTerminal(note), 0,
                  12);
+  if (unmerged > 0)
+    page.Labeled("also",
+                 FormatCounted(unmerged, "earlier recording is",
+                               "earlier recordings are") +
+                     " not merged; 'ingero list' has them",
+                 0, 12);
   page.Labeled("next",
                options.output.empty() && options.recording.empty() &&
                        options.dirs == DefaultTraceDirs()
@@ -112,7 +122,8 @@ int RunMerge(const Args& args, const Io& io) {
   if (auto status = Parse(app, args, io)) return *status;
 
   if (options.dirs.empty()) options.dirs = DefaultTraceDirs();
-  if (std::string why = NothingToMerge(options); !why.empty()) {
+  size_t unmerged = 0;
+  if (std::string why = NothingToMerge(options, &unmerged); !why.empty()) {
     PrintError(io, "merge", why);
     return kFailed;
   }
@@ -127,7 +138,7 @@ int RunMerge(const Args& args, const Io& io) {
     PrintError(io, "merge", summary.status().message());
     return kFailed;
   }
-  PrintSummary(options, *summary, io);
+  PrintSummary(options, *summary, options.recording.empty() ? unmerged : 0, io);
   return strict && !summary->notes.empty() ? kIncomplete : kDone;
 }
 

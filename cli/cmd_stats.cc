@@ -36,12 +36,14 @@ constexpr const char* kExamples =
     "Times: durations 60s, 5m, 1h30m, 250ms; days as 2026-11-29T22:01:30.";
 
 constexpr size_t kTopOperations = 20;
+constexpr int kAllColumns = 120;  // narrower pages get fewer figures
 
 // What a report about one store needs at hand.
 struct View {
   const merge::TraceReader& trace;
   Interval window;
   bool all = false;
+  int columns = 80;
 
   std::string Program(ProcessIndex p) const {
     const analysis::Process& process = trace.processes()[p];
@@ -60,6 +62,15 @@ struct View {
 };
 
 // ---- operations -----------------------------------------------------------
+
+// Columns by falling index.
+void LeaveOut(std::initializer_list<size_t> columns, Table* table) {
+  for (size_t c : columns) {
+    table->header.erase(table->header.begin() + static_cast<ptrdiff_t>(c));
+    for (std::vector<std::string>& row : table->rows)
+      row.erase(row.begin() + static_cast<ptrdiff_t>(c));
+  }
+}
 
 void PrintOperations(const View& view, const std::vector<Operation>& operations,
                      Page* page) {
@@ -95,6 +106,7 @@ void PrintOperations(const View& view, const std::vector<Operation>& operations,
       }
       table.rows.push_back(std::move(row));
     }
+    if (view.columns < kAllColumns) LeaveOut({5, 3, 1}, &table);  // p95, avg, Layer
     page->Heading(fmt::format(
         "{}: {} of {}{}", view.Program(p),
         FormatCounted(calls, "call", "calls"),
@@ -291,7 +303,7 @@ int RunStats(const Args& args, const Io& io) {
     return kFailed;
   }
   const merge::TraceReader& trace = *opened->trace;
-  const View view{trace, opened->window, all};
+  const View view{trace, opened->window, all, io.columns};
 
   std::vector<ProcessCoverage> processes = merge::ReadCoverage(trace);
   std::erase_if(processes, [&](const ProcessCoverage& c) {

@@ -160,6 +160,9 @@ bool Before(const WireCall& a, const WireCall& b) {
 
 }  // namespace
 
+// More is a damaged header, not a count.
+constexpr uint64_t kMostBlocksMissed = 1 << 20;
+
 void CudaStream::Count(ingero_loss loss, uint64_t count) {
   for (Loss& l : losses_) {
     if (l.loss == loss && l.first_ticks == 0) {
@@ -218,6 +221,12 @@ Status CudaStream::Index() {
       INGERO_ASSIGN_OR_RETURN(stream_.bytes, stream_.file.Size());
     }
     const uint64_t blocks = (stream_.bytes + block_bytes - 1) / block_bytes;
+    // Blocks are made in the file before they are used: what the header counts
+    // and the file has not was cut off.
+    if (!copying && stream_.header.blocks_reserved > blocks)
+      Count(INGERO_LOSS_DAMAGED_BLOCK,
+            std::min<uint64_t>(stream_.header.blocks_reserved - blocks,
+                               kMostBlocksMissed));
     for (uint64_t i = 1; i < blocks; ++i) {
       ingero_block_header h;
       INGERO_ASSIGN_OR_RETURN(const bool whole, read_header(i, &h));

@@ -824,7 +824,21 @@ Result<FoundStore> FindNewestStore(const std::vector<std::string>& dirs) {
       why += fmt::format(" ({})", fmt::join(problems, "; "));
     return Status::Error(why + "; run `ingero merge` first");
   }
-  if (unmerged)
+  // A page that is written to gives its file a new time.
+  struct stat store, stream;
+  const bool grown =
+      !unmerged && !recordings.empty() &&
+      stat((found.path + "/data.mdb").c_str(), &store) == 0 &&
+      found.path.ends_with(recordings.back().id + ".store") &&
+      std::any_of(recordings.back().streams.begin(),
+                  recordings.back().streams.end(), [&](const StreamInfo& s) {
+                    return stat(s.path.c_str(), &stream) == 0 &&
+                           stream.st_mtim.tv_sec > store.st_mtim.tv_sec + 1;
+                  });
+  if (grown)
+    found.note = "the recording has grown since it was merged: `ingero merge` "
+                 "adds what is new";
+  else if (unmerged)
     found.note = "the newest recording (" + recordings.back().id +
                  ") is not merged: run `ingero merge` to have it explained; "
                  "this is " + found.path;

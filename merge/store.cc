@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,11 +68,19 @@ Status Damaged(const std::string& what) {
                        "; run `ingero merge` again to make a new one");
 }
 
-Status LmdbError(const std::string& what, int rc) {
+// LMDB writes a commit in pieces of up to this size.
+constexpr uint64_t kWriteBytes = 1 << 20;
+
+Status LmdbError(const std::string& verb, const std::string& path, int rc) {
   std::string hint;
+  // A short write, as on a full disk, is EIO in LMDB's words.
+  struct statvfs fs;
+  if (rc == EIO && statvfs(path.c_str(), &fs) == 0 &&
+      uint64_t{fs.f_bavail} * fs.f_frsize < kWriteBytes)
+    rc = ENOSPC;
   if (rc == ENOSPC) hint = "; free disk space or choose another -o";
   if (rc == ENOMEM) hint = "; more memory or address space is needed";
-  return Status::Error(what + ": " + mdb_strerror(rc) + hint);
+  return Status::Error(verb + " " + path + ": " + mdb_strerror(rc) + hint);
 }
 
 }  // namespace
@@ -169,7 +178,7 @@ Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
     rc = mdb_env_open(e.env, path.c_str(),
                       MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS,
                       0644);
-  if (rc != 0) return LmdbError("create " + path, rc);
+  if (rc != 0) return LmdbError("create", path, rc);
   writer->queue_->thread = std::thread([w = writer.get()] { w->Run(); });
   return writer;
 }
@@ -252,10 +261,10 @@ Status StoreWriter::Grow() {
     }
     // A failed attempt leaves the environment without a map: put one back.
     const int back = mdb_env_set_mapsize(env_->env, env_->map_bytes);
-    if (back != 0) return LmdbError("map " + path_, back);
-    if (rc != ENOMEM) return LmdbError("grow " + path_, rc);
+    if (back != 0) return LmdbError("map", path_, back);
+    if (rc != ENOMEM) return LmdbError("grow", path_, rc);
   }
-  return LmdbError("grow " + path_, ENOMEM);
+  return LmdbError("grow", path_, ENOMEM);
 }
 
 Status StoreWriter::Commit() {
@@ -265,7 +274,7 @@ Status StoreWriter::Commit() {
     MDB_txn* txn = nullptr;
     MDB_dbi dbi = 0;
     int rc = mdb_txn_begin(env_->env, nullptr, 0, &txn);
-    if (rc != 0) return LmdbError("begin a transaction in " + path_, rc);
+    if (rc != 0) return LmdbError("begin a transaction in", path_, rc);
     rc = mdb_dbi_open(txn, nullptr, 0, &dbi);
     for (size_t i = 0; rc == 0 && i < batch_.size(); ++i) {
       MDB_val key{batch_[i].first.size(), batch_[i].first.data()};
@@ -281,7 +290,7 @@ Status StoreWriter::Commit() {
       INGERO_RETURN_IF_ERROR(Grow());
       continue;
     }
-    if (rc != 0) return LmdbError("write " + path_, rc);
+    if (rc != 0) return LmdbError("write", path_, rc);
     batch_.clear();
   }
   batch_bytes_ = 0;
@@ -299,7 +308,7 @@ Status StoreWriter::Flush() {
 Status StoreWriter::Finish() {
   INGERO_RETURN_IF_ERROR(Flush());
   int rc = mdb_env_sync(env_->env, 1);
-  if (rc != 0) return LmdbError("sync " + path_, rc);
+  if (rc != 0) return LmdbError("sync", path_, rc);
   env_.reset();
   // LMDB writes its meta pages through another descriptor; sync the file as a
   // whole, so that the rename that follows publishes nothing half-written.

@@ -761,6 +761,9 @@ Summaries TraceReader::Summarize(Interval window) const {
         static_cast<int64_t>(a.preempted + a.slept + a.yielded);
     if (switches > 0)
       a.average_off_cpu = (a.runnable + a.sleeping + a.io) / switches;
+    // Only stretches that ended inside are measured one by one; of those that
+    // did not, the worst is at least the average.
+    a.worst_off_cpu = std::max(a.worst_off_cpu, a.average_off_cpu);
     out.activities.push_back(a);
   }
   return out;

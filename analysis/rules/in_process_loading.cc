@@ -2,7 +2,9 @@
 // Claim:       Host code of a submitting thread, ended by a host-to-device
 //              copy of at least 64 KiB.
 // Needs:       Kernel stream.
-// Near-miss:   The same code ahead of a launch is host-bound.
+// Near-miss:   The same code ahead of a launch is host-bound; of a thread that
+//              never submits, lock-held: whether it prepared the data or held a
+//              lock is not known.
 // See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
@@ -12,7 +14,7 @@ namespace {
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.state == ThreadState::kRunning && context.IsOwn(cell.thread) &&
-                 cell.reason == Reason::kHostCode &&
+                 cell.submits && cell.reason == Reason::kHostCode &&
                  context.Before(cell.ended_by, CallClass::kCopy,
                                 CallClass::kCopyAsync)
              ? left

@@ -13,10 +13,7 @@ namespace {
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return cell.state == ThreadState::kRunning && context.IsOwn(cell.thread) &&
-                 !cell.submits && cell.reason == Reason::kHostCode &&
-                 // Ahead of a copy it prepared the data: in-process-loading.
-                 !context.Before(cell.ended_by, CallClass::kCopy,
-                                 CallClass::kCopyAsync)
+                 !cell.submits && cell.reason == Reason::kHostCode
              ? left
              : Ns(0);
 }
@@ -26,8 +23,8 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       "The thread that feeds the GPU slept " + context.Lost(tally) +
       " until another thread of the same process woke it: " +
       context.Top(tally.threads, 2, tally.total()) +
-      " was running all that time, holding a lock (or Python's interpreter "
-      "lock) or preparing what was awaited.";
+      " ran all that time, holding a lock (or Python's interpreter lock) or "
+      "preparing what was awaited.";
   Recommend(finding,
             "Shorten what that thread does while others wait: release the lock "
             "earlier, move its work to another process, or use code that "

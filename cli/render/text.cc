@@ -189,13 +189,7 @@ class TextReport {
         if (r_.processes[i].pid == o_.pid) best = i;
       return best;
     }
-    Ns span;
-    for (const analysis::Feeding& f : r_.feeding)
-      if (best == analysis::kNone || f.span > span) {
-        best = f.process;
-        span = f.span;
-      }
-    if (best != analysis::kNone) return best;
+    if (!r_.feeding.empty()) return r_.feeding.front().process;
     for (const ProcessActivity& a : r_.activities)
       if (a.role == "main") return a.process;
     for (ProcessIndex i = 0; i < r_.processes.size(); ++i)
@@ -239,12 +233,12 @@ class TextReport {
     if (!r_.verdict.empty())
       page_.Labeled(Toned(Tone::kBold, "Verdict"), Sentence(r_.verdict), 0,
                     kLabelColumns);
-    for (const Finding& f : r_.findings) {
-      if (f.recommendations.empty()) continue;
-      page_.Labeled(Toned(Tone::kBold, "Do next"), Advice(f.recommendations[0], f.base),
+    // The verdict is about the first; another one's advice would not answer it.
+    if (!r_.findings.empty() && !r_.findings[0].recommendations.empty())
+      page_.Labeled(Toned(Tone::kBold, "Do next"),
+                    Advice(r_.findings[0].recommendations[0],
+                           r_.findings[0].base),
                     0, kLabelColumns);
-      break;
-    }
     page_.Blank();
   }
 

@@ -951,6 +951,28 @@ TEST(Merge, RecordingsAreStreamsThatOverlap) {
   EXPECT_TRUE(ListRecordings({dir.path()}).back().merged);
 }
 
+TEST(Merge, BlocksThatWereCutOffAreALoss) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  for (int i = 0; i < 6000; ++i) s.Call(10, kSync, kT0 + i * kMs, 1000);
+  const std::string path = dir / "cuda-10-1.ingero";
+  s.Write(path);
+  const auto whole = MergeAndOpen(dir);
+  ASSERT_NE(whole, nullptr);
+  EXPECT_TRUE(whole->trace().losses().empty());
+  constexpr uintmax_t kBlock = INGERO_BLOCK_BYTES;
+  ASSERT_GT(std::filesystem::file_size(path), 2 * kBlock);
+  std::filesystem::resize_file(path, 2 * kBlock);
+  TempDir other;
+  std::filesystem::copy_file(path, other / "cuda-10-1.ingero");
+  const auto cut = MergeAndOpen(other);
+  ASSERT_NE(cut, nullptr);
+  ASSERT_EQ(cut->trace().losses().size(), 1u);
+  EXPECT_EQ(cut->trace().losses()[0].id, "damaged-block");
+  EXPECT_EQ(cut->trace().losses()[0].severity, 2);
+}
+
 // CUDA calls of one process from `t`, 1 s long.
 void WriteCuda(const std::string& path, uint32_t pid, int64_t t) {
   CudaStreamBuilder s(pid, t);
