@@ -8,9 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cuda_abi.h"
 #include "fake_cuda.h"
@@ -50,10 +53,11 @@ void Launch(uint64_t ns, cudaStream_t stream) {
 
 // cpu: how much of it the thread had a CPU by its own clock; waited: how long
 // it wanted one by the kernel's count; switches: how often the kernel counted
-// that it lost the CPU against its will. -1 = not known.
+// that it lost the CPU against its will; rival: for how long another thread saw
+// itself run on this thread's only CPU. -1 = not known.
 json Interval(uint64_t begin, uint64_t end, const char* state, uint64_t cpu,
-              int64_t waited, int64_t switches = -1) {
-  return {begin, end, state, cpu, waited, switches};
+              int64_t waited, int64_t switches = -1, int64_t rival = -1) {
+  return {begin, end, state, cpu, waited, switches, rival};
 }
 
 // How long the calling thread has waited for a CPU so far.
@@ -91,13 +95,56 @@ rusage ThreadUsage() {
   return usage;
 }
 
-// Runs all the time; in a step between two clock reads longer than 20 us, in
-// which the kernel counted an involuntary switch, the thread was without a CPU
-// for as long as the kernel's count of that says (without one: but for what the
-// thread's own clock says it used). The rest ran (or was taken by an interrupt
-// or the hypervisor, while running).
+// A step between two clock reads longer than this is one in which the thread
+// did not run, or was interrupted.
+constexpr uint64_t kStep = 20000;
+
+// [(begin, end)] in which the calling thread ran without a longer step.
+using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+
+// Runs until told, and says when it ran.
+Runs Rival(const std::atomic<bool>& stop) {
+  Runs runs(1000000);  // touched now
+  size_t count = 0;
+  uint64_t begin = Now(), last = begin;
+  while (!stop && count + 1 < runs.size()) {
+    uint64_t now = Now();
+    if (now - last > kStep) {
+      runs[count++] = {begin, last};
+      begin = now;
+    }
+    last = now;
+  }
+  runs[count++] = {begin, last};
+  while (!stop) {
+    Burn(100000);
+  }
+  runs.resize(count);
+  return runs;
+}
+
+// Says in each interval of `list` how long the rival ran.
+void TellRival(json& list, const Runs& runs) {
+  size_t i = 0;
+  for (json& interval : list) {
+    uint64_t begin = interval[0], end = interval[1], ran = 0;
+    while (i < runs.size() && runs[i].second <= begin) {
+      i++;
+    }
+    for (size_t k = i; k < runs.size() && runs[k].first < end; k++) {
+      ran += std::min(end, runs[k].second) - std::max(begin, runs[k].first);
+    }
+    interval[6] = ran;
+  }
+}
+
+// Runs all the time; in a step between two clock reads in which the kernel
+// counted an involuntary switch, the thread was without a CPU at least while
+// its rival ran there. The kernel's count of the wait is a witness for the steps
+// without the rival alone: it begins with the wake of the next thread, not with
+// the switch to it, 4 us earlier on a quiet machine, and 200 us earlier where
+// the host of a virtual machine takes the CPU in between.
 json Preempted(uint64_t until) {
-  constexpr uint64_t kStep = 20000;
   struct Gap {
     uint64_t begin, end, cpu;  // cpu: of the thread so far
     int64_t waited;            // so far
@@ -244,12 +291,11 @@ json RunStates(uint64_t seconds, const std::string& data_dir) {
   std::vector<int> last = {cpus.back()};
   std::vector<int> rest(cpus.begin(), cpus.end() - (cpus.size() > 1 ? 1 : 0));
   std::atomic<bool> stop{false};
+  Runs rival_runs;
   std::thread rival([&] {
     prctl(PR_SET_NAME, "rival");
     PinTo(last);
-    while (!stop) {
-      Burn(100000);
-    }
+    rival_runs = Rival(stop);
   });
   json states = json::array();
   states.push_back({{"name", "preempted"}});
@@ -275,6 +321,7 @@ json RunStates(uint64_t seconds, const std::string& data_dir) {
   c.join();
   stop = true;
   rival.join();
+  TellRival(states[0]["intervals"], rival_runs);
   Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   return {{"pid", getpid()},
           {"begin_ns", begin},

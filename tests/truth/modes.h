@@ -16,7 +16,8 @@ nlohmann::json RunSleepers(uint64_t calls, uint64_t call_us);
 // Three threads that stamp what they do for `seconds`: one preempted by a
 // spinner, one asleep on a futex, one reading with O_DIRECT (CASES 29). Each
 // also makes CUDA calls, so that the recording has the process.
-// states: [{tid, name, intervals: [[begin_ns, end_ns, state, cpu_ns, waited_ns]...]}]
+// states: [{tid, name, intervals: [[begin_ns, end_ns, state, cpu_ns, waited_ns,
+// switches, rival_ns]...]}]
 nlohmann::json RunStates(uint64_t seconds, const std::string& data_dir);
 
 }  // namespace sim
