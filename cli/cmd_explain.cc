@@ -78,7 +78,8 @@ int RunExplain(const Args& args, const Io& io) {
                "(docs/explain.schema.json)");
   app.add_flag("--all", o.all, "Show every row of every table");
   app.add_flag("--strict", o.strict,
-               "Exit with 3 where the data are incomplete");
+               "Exit with 3 where data were lost in this time or\n"
+               "a side was not recorded; notices do not count");
   app.add_option("--color", o.color,
                  "auto, always or never; auto: on a terminal,\n"
                  "unless NO_COLOR is set")

@@ -92,9 +92,7 @@ void Show(const merge::Recording& recording, Page* page) {
   for (const merge::StreamInfo& s : recording.streams)
     if (!s.problem.empty())
       page->Labeled(Toned(Tone::kYellow, "problem"),
-                    fmt::format("{}: {}", SanitizeForTerminal(s.path),
-                                SanitizeForTerminal(s.problem)),
-                    2, 10);
+                    SanitizeForTerminal(s.problem), 2, 10);
 }
 
 }  // namespace
@@ -110,6 +108,7 @@ int RunList(const Args& args, const Io& io) {
       ->allow_extra_args(false);
   if (auto status = Parse(app, args, io)) return *status;
 
+  if (auto status = RequireFolders(dirs, "list", io)) return *status;
   if (dirs.empty()) dirs = DefaultTraceDirs();
   std::vector<std::string> problems;
   const std::vector<merge::Recording> recordings =

@@ -118,9 +118,11 @@ int RunMerge(const Args& args, const Io& io) {
                  "Which recording. Default: the newest")
       ->type_name("ID");
   app.add_flag("--strict", strict,
-               "Exit with 3 where anything is missing or lost");
+               "Exit with 3 where data were lost or a side was not\n"
+               "recorded; notices do not count");
   if (auto status = Parse(app, args, io)) return *status;
 
+  if (auto status = RequireFolders(options.dirs, "merge", io)) return *status;
   if (options.dirs.empty()) options.dirs = DefaultTraceDirs();
   size_t unmerged = 0;
   if (std::string why = NothingToMerge(options, &unmerged); !why.empty()) {
@@ -139,7 +141,12 @@ int RunMerge(const Args& args, const Io& io) {
     return kFailed;
   }
   PrintSummary(options, *summary, options.recording.empty() ? unmerged : 0, io);
-  return strict && !summary->notes.empty() ? kIncomplete : kDone;
+  if (strict && !summary->incomplete.empty()) {
+    PrintError(io, "merge",
+               "the data are incomplete (--strict): " + summary->incomplete);
+    return kIncomplete;
+  }
+  return kDone;
 }
 
 }  // namespace ingero::cli

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/text.h"
 
 namespace ingero::cli {
@@ -81,6 +83,28 @@ std::optional<int> Parse(CLI::App& app, const Args& args, const Io& io) {
         io, CommandOf(app),
         fmt::format("{}; see '{} --help'", e.what(), app.get_name()));
   }
+}
+
+std::optional<int> RequireFolders(const std::vector<std::string>& dirs,
+                                  std::string_view command, const Io& io) {
+  for (const std::string& dir : dirs) {
+    std::error_code error;
+    const auto status = std::filesystem::status(dir, error);
+    const char* why = status.type() == std::filesystem::file_type::not_found
+                          ? "there is no such folder"
+                      : status.type() == std::filesystem::file_type::none
+                          ? nullptr  // who reads it says why
+                      : std::filesystem::is_directory(status)
+                          ? nullptr
+                          : "is no folder";
+    if (why == nullptr) continue;
+    PrintError(io, command,
+               fmt::format("--dir {}: {}; name the one that holds the "
+                           "recordings",
+                           dir, why));
+    return kFailed;
+  }
+  return std::nullopt;
 }
 
 int UsageError(const Io& io, std::string_view command,

@@ -22,6 +22,11 @@ std::optional<int> Parse(CLI::App& app, const Args& args, const Io& io);
 int UsageError(const Io& io, std::string_view command,
                std::string_view message);
 
+// Of folders that the user named: nullopt where all are there, else one line is
+// printed, and the exit status to return.
+std::optional<int> RequireFolders(const std::vector<std::string>& dirs,
+                                  std::string_view command, const Io& io);
+
 // The candidate that `word` is probably a misspelling of; "" = none is near.
 std::string Nearest(std::string_view word,
                     const std::vector<std::string>& candidates);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/stream_check.h"
 #include "base/tables.h"
 #include "kernel_probe/clock.h"
 #include "kernel_probe/proc.h"
@@ -53,6 +54,7 @@ ingero_stream_header MakeStreamHeader() {
   std::snprintf(h.comm, sizeof(h.comm), "ingero-kprobe");
   gethostname(h.host, sizeof(h.host) - 1);
   std::snprintf(h.tool_version, sizeof(h.tool_version), "%s", INGERO_VERSION);
+  SealStreamHeader(&h);
   return h;
 }
 

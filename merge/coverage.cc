@@ -9,6 +9,7 @@
 
 #include "base/tables.h"
 #include "merge/schema.h"
+#include "merge/stream.h"
 #include "merge/trace_reader.h"
 #include "wire/wire.h"
 
@@ -18,10 +19,6 @@ namespace {
 using analysis::kNone;
 using analysis::Process;
 using analysis::ProcessIndex;
-
-std::string FileName(const std::string& path) {
-  return path.substr(path.find_last_of('/') + 1);
-}
 
 const char* NameOfWay(uint64_t way) {
   switch (way) {

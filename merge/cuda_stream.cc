@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "merge/cuda_stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -162,6 +164,8 @@ bool Before(const WireCall& a, const WireCall& b) {
 
 // More is a damaged header, not a count.
 constexpr uint64_t kMostBlocksMissed = 1 << 20;
+// One thread that makes a call each ns needs three days for so many.
+constexpr uint64_t kMostCalls = uint64_t{1} << 48;
 
 void CudaStream::Count(ingero_loss loss, uint64_t count) {
   for (Loss& l : losses_) {
@@ -171,6 +175,76 @@ void CudaStream::Count(ingero_loss loss, uint64_t count) {
     }
   }
   losses_.push_back({count, 0, 0, loss});
+}
+
+// Of a DATA block: is it as it was written, as far as can be told?
+Result<bool> CudaStream::IsWhole(ingero_block_header* header,
+                                 uint64_t index) const {
+  const uint64_t at = index * stream_.header.block_bytes;
+  // A process that is just writing it may show half a header.
+  for (int attempt = 0;; ++attempt) {
+    const Checked checked = CheckBlockHeader(*header);
+    if (checked == Checked::kNone) return true;
+    if (checked == Checked::kWhole) break;
+    if (stream_.header.exited != 0 || attempt == 3) return false;
+    INGERO_ASSIGN_OR_RETURN(
+        const size_t got, stream_.file.ReadAt(at, header, sizeof(*header)));
+    if (got != sizeof(*header)) return false;
+  }
+  std::string records;
+  INGERO_RETURN_IF_ERROR(stream_.file.ReadAt(
+      at + sizeof(*header), header->cursor & UINT32_MAX, &records));
+  // Cut: what is there of it was not damaged; the end is counted as torn.
+  return records.size() < (header->cursor & UINT32_MAX) ||
+         RecordsCrc(records) == header->records_crc;
+}
+
+// The slot's blocks before and after it say when it was.
+void CudaStream::RangeOfDamaged(uint32_t slot, uint32_t sequence) {
+  const Block *before = nullptr, *after = nullptr;
+  for (const Block& b : blocks_) {
+    if (b.slot != slot) continue;
+    if (b.sequence == sequence) return Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+    if (b.sequence < sequence)
+      before = &b;
+    else if (after == nullptr)
+      after = &b;
+  }
+  if (before == nullptr && after == nullptr)
+    return Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+  const uint64_t first = before == nullptr        ? first_ticks_
+                         : before->last_ticks != 0 ? before->last_ticks
+                                                   : before->last_end;
+  const uint64_t last =
+      after != nullptr && after->first_ticks != 0 ? after->first_ticks
+                                                  : last_ticks_;
+  if (first == 0 || last < first) return Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+  losses_.push_back({1, first, last, INGERO_LOSS_DAMAGED_BLOCK});
+}
+
+// Counters that the recorder changes in place are under no check.
+void CudaStream::DropAbsurdCounts() {
+  const auto drop = [&](uint64_t count, const std::string& what) {
+    damage_.Add(path(), fmt::format("its header counts {} {}, more than there "
+                                    "can be: not taken",
+                                    count, what));
+    Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+  };
+  ingero_stream_header& h = stream_.header;
+  if (h.calls_skipped > kMostCalls) {
+    drop(h.calls_skipped, "calls left out by choice");
+    h.calls_skipped = 0;
+  }
+  for (uint32_t i = 0; i < INGERO_LOSS_MAX; ++i) {
+    const LossInfo* info = FindLoss(i);
+    if (h.lost[i] > kMostCalls) {
+      drop(h.lost[i], info != nullptr ? std::string("x ") + info->id
+                                      : "losses of an unknown kind");
+      h.lost[i] = 0;
+    } else if (h.lost[i] != 0 && info == nullptr) {
+      Count(INGERO_LOSS_UNKNOWN_KIND, 1);
+    }
+  }
 }
 
 void CudaStream::Seen(uint64_t ticks) {
@@ -203,7 +277,9 @@ Status CudaStream::Index() {
   const uint64_t block_bytes = stream_.header.block_bytes;
   const uint64_t room = block_bytes - sizeof(ingero_block_header);
   const bool running = stream_.header.exited == 0;
+  DropAbsurdCounts();
   std::set<std::pair<uint32_t, uint32_t>> written;  // (slot, sequence) of DATA
+  std::vector<std::pair<uint32_t, uint32_t>> damaged;
   std::vector<Block> live;
   std::string head;
   const auto read_header = [&](uint64_t index,
@@ -223,10 +299,12 @@ Status CudaStream::Index() {
     const uint64_t blocks = (stream_.bytes + block_bytes - 1) / block_bytes;
     // Blocks are made in the file before they are used: what the header counts
     // and the file has not was cut off.
-    if (!copying && stream_.header.blocks_reserved > blocks)
-      Count(INGERO_LOSS_DAMAGED_BLOCK,
-            std::min<uint64_t>(stream_.header.blocks_reserved - blocks,
-                               kMostBlocksMissed));
+    if (!copying && stream_.header.blocks_reserved > blocks) {
+      const uint64_t cut = std::min<uint64_t>(
+          stream_.header.blocks_reserved - blocks, kMostBlocksMissed);
+      Count(INGERO_LOSS_DAMAGED_BLOCK, cut);
+      damage_.Add(path(), stream_.bytes, cut * block_bytes);
+    }
     for (uint64_t i = 1; i < blocks; ++i) {
       ingero_block_header h;
       INGERO_ASSIGN_OR_RETURN(const bool whole, read_header(i, &h));
@@ -236,8 +314,10 @@ Status CudaStream::Index() {
       }
       if (h.magic == 0) {
         // Reserved and never written: all zeros, or its header was damaged.
-        if (!copying && (h.cursor != 0 || h.type != 0))
+        if (!copying && (h.cursor != 0 || h.type != 0)) {
           Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+          damage_.Add(path(), i * block_bytes, block_bytes);
+        }
         continue;
       }
       Block b;
@@ -247,21 +327,32 @@ Status CudaStream::Index() {
       b.sequence = static_cast<uint32_t>(h.cursor >> 32);
       b.live = h.type == INGERO_BLOCK_LIVE;
       b.record_bytes = static_cast<uint32_t>(h.cursor);
-      if (h.magic != INGERO_MAGIC_BLOCK ||
-          (h.type != INGERO_BLOCK_LIVE && h.type != INGERO_BLOCK_DATA) ||
-          b.record_bytes > room || b.record_bytes % 8 != 0 ||
-          (b.live && b.slot != i)) {
-        if (!copying) Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+      bool sound =
+          h.magic == INGERO_MAGIC_BLOCK &&
+          (h.type == INGERO_BLOCK_LIVE || h.type == INGERO_BLOCK_DATA) &&
+          b.record_bytes <= room && b.record_bytes % 8 == 0 &&
+          (!b.live || b.slot == i);
+      if (sound && !b.live && !copying) {
+        INGERO_ASSIGN_OR_RETURN(sound, IsWhole(&h, i));
+        b.checked = h.check == INGERO_CHECK_CRC32C;
+      }
+      if (!sound) {
+        if (copying) continue;
+        damaged.emplace_back(h.slot, b.sequence);
+        damage_.Add(path(), i * block_bytes, sizeof(h) + std::min<uint64_t>(
+                                                 b.record_bytes, room));
         continue;
       }
       std::memcpy(b.inflight.data(), h.inflight, sizeof(h.inflight));
       if (!b.live) {
         if (copying) continue;
         b.last_ticks = h.last_ticks;
-        if (written.insert({b.slot, b.sequence}).second)
+        if (written.insert({b.slot, b.sequence}).second) {
           blocks_.push_back(std::move(b));
-        else
+        } else {
           Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+          damage_.Add(path(), i * block_bytes, sizeof(h) + b.record_bytes);
+        }
         continue;
       }
       const bool have = std::any_of(
@@ -326,12 +417,17 @@ Status CudaStream::Index() {
     INGERO_RETURN_IF_ERROR(ReadRecords(b, &records));
     if (records.size() < claimed) Count(INGERO_LOSS_TORN_TAIL, 1);
     FindBadCalls(&b, records, &clock);
+    b.last_end = clock.last_end;
     if (b.live) DropFalseInFlight(&b, clock);
     Scan(&b, records);
     if (b.record_bytes < claimed)
       clock.sampled = false;  // samples may be missing
-    else if (claimed != 0 && !(b.live && running))
+    else if (claimed != 0 && !(b.live && running) && !b.checked)
       INGERO_RETURN_IF_ERROR(LookBehind(b, clock));
+  }
+  for (const auto& [s, q] : damaged) {
+    RangeOfDamaged(s, q);
+    hash = Mix(hash, uint64_t{s} << 32 | q);
   }
   DropOddKnots();
   fingerprint_ = hash;
@@ -613,7 +709,9 @@ void CudaStream::Scan(Block* block, std::string_view records) {
       }
       case INGERO_RECORD_LOSS: {
         const auto l = Load<ingero_loss_range>(record);
-        if (l.first_ticks == 0)
+        if (l.count > kMostCalls)
+          Count(INGERO_LOSS_DAMAGED_BLOCK, 1);
+        else if (l.first_ticks == 0)
           Count(static_cast<ingero_loss>(l.loss), l.count);
         else
           losses_.push_back({l.count, l.first_ticks,

@@ -5,9 +5,11 @@
 // twin exists, checks the framing of every record and collects all that is not
 // a call. Calls are then read in order of their begin by CallReader.
 //
-// A CUDA stream has no checksums. What the recorder cannot have written is
-// counted as damage and left out: a call that ends after the ones behind it in
-// its slot (calls are appended as they end), or long after the slot's last
+// A DATA block whose CRC-32C does not fit is left out and counted, with the time
+// that its slot's other blocks leave for it. LIVE blocks have no checksum, nor
+// have DATA blocks of version 1.0. There, what the recorder cannot have written
+// is counted as damage and left out: a call that ends after the ones behind it
+// in its slot (calls are appended as they end), or long after the slot's last
 // clock sample; a clock sample that its neighbours contradict; a call in flight
 // that began before a finished one ended. So a flipped bit cannot stretch a
 // call far beyond the end of the next one.
@@ -100,6 +102,8 @@ class CudaStream {
   const std::string& cmdline() const { return cmdline_; }
   // Losses counted by the recorder and by this reader.
   const std::vector<Loss>& losses() const { return losses_; }
+  // Damage, for a person: where in the file, how much, what to do.
+  const std::vector<std::string>& damage() const { return damage_.lines(); }
   uint64_t calls() const { return calls_; }
   uint64_t self_ticks() const { return self_ticks_; }
   // Smallest and largest tick of any record; 0, 0: no record.
@@ -119,6 +123,8 @@ class CudaStream {
     std::shared_ptr<std::string> copy;  // of a running process's LIVE block
     std::array<ingero_inflight, INGERO_INFLIGHT_DEPTH> inflight{};
     uint64_t last_ticks = 0;  // DATA: no call in it ends later; 0 = unknown
+    uint64_t last_end = 0;    // of the slot's calls so far; 0 = none
+    bool checked = false;     // DATA: its CRC fits
     std::vector<uint32_t> bad;  // offsets of damaged calls, ascending
   };
   // What the records of a slot so far say of the next ones.
@@ -131,6 +137,9 @@ class CudaStream {
 
   explicit CudaStream(OpenStream stream) : stream_(std::move(stream)) {}
   Status Index();
+  Result<bool> IsWhole(ingero_block_header* header, uint64_t index) const;
+  void RangeOfDamaged(uint32_t slot, uint32_t sequence);
+  void DropAbsurdCounts();
   Result<bool> IsWritten(const Block& live) const;
   void Scan(Block* block, std::string_view records);
   void FindBadCalls(Block* block, std::string_view records, SlotClock* clock);
@@ -150,6 +159,7 @@ class CudaStream {
   std::map<uint32_t, std::string> nvtx_names_;
   std::string exe_, cmdline_;
   std::vector<Loss> losses_;
+  DamageLines damage_;
   uint64_t calls_ = 0, ranges_ = 0, self_ticks_ = 0;
   uint64_t first_ticks_ = 0, last_ticks_ = 0;
   uint64_t fingerprint_ = 0;

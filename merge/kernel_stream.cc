@@ -5,6 +5,11 @@
 #include <cstring>
 
 namespace ingero::merge {
+namespace {
+
+constexpr Ns kMaxTrustedStep{60'000'000'000};
+
+}  // namespace
 
 Result<std::unique_ptr<KernelStream>> KernelStream::Open(
     const std::string& path, bool verify) {
@@ -39,6 +44,13 @@ Result<uint64_t> KernelStream::FindBlock(uint64_t offset) const {
   return stream_.bytes;
 }
 
+void KernelStream::Skip(uint64_t* at, uint64_t next) {
+  damage_.Add(path(), *at, next - *at);
+  skipped_ += next - *at;
+  ++places_;
+  *at = next;
+}
+
 Status KernelStream::Index(bool verify) {
   span_.begin = span_.end = Ns(stream_.created_ns());
   uint64_t at = stream_.header.header_bytes;
@@ -56,22 +68,21 @@ Status KernelStream::Index(bool verify) {
         torn_ = true;
         break;
       }
-      skipped_ += next - at;
-      ++places_;
-      at = next;
+      Skip(&at, next);
       continue;
     }
     bool damaged = !preamble.ok();
-    if (!damaged && verify) {
+    // A damaged time must not stretch the recording over those after it.
+    const bool odd =
+        !damaged && Ns(preamble->last_ns) > span_.end + kMaxTrustedStep;
+    if (!damaged && (verify || odd)) {
       INGERO_RETURN_IF_ERROR(
           stream_.file.ReadAt(at, BlockBytes(*preamble), &block));
       damaged = !CheckBlock(block).ok();
     }
     if (damaged) {
       INGERO_ASSIGN_OR_RETURN(const uint64_t next, FindBlock(at + 1));
-      skipped_ += next - at;
-      ++places_;
-      at = next;
+      Skip(&at, next);
       continue;
     }
     BlockRef ref;

@@ -40,10 +40,6 @@ uint64_t PlusOne(uint32_t index) {
 
 uint64_t U(Ns t) { return static_cast<uint64_t>(t.value); }
 
-std::string FileName(const std::string& path) {
-  return path.substr(path.find_last_of('/') + 1);
-}
-
 std::string Demangle(const std::string& mangled) {
   int status = 0;
   std::unique_ptr<char, void (*)(void*)> text(
@@ -254,6 +250,9 @@ class Merger {
     if (options_.progress) options_.progress(stage, fraction, events);
   }
   Status ReadStreams();
+  void AddMissing(const std::vector<std::string>& lines) {
+    missing_.insert(missing_.end(), lines.begin(), lines.end());
+  }
   uint64_t KernelFingerprint(const KernelInput& k) const {
     return k.stream->header().stream_id * 31 + k.stream->bytes();
   }
@@ -270,7 +269,8 @@ class Merger {
   std::vector<CudaInput> cuda_;
   std::vector<KernelInput> kernel_;
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_;    // of this merge
+  std::vector<std::string> missing_;  // kept in the store, for explain
   Lives lives_;
   FunctionTable functions_;
   KernelFacts kernel_facts_;
@@ -287,23 +287,25 @@ Status Merger::ReadStreams() {
                static_cast<double>(recording_.streams.size()),
            0);
     if (!info.problem.empty()) {
-      notes_.push_back("left out: " + info.problem);
+      missing_.push_back("left out: " + info.problem);
       continue;
     }
     // One that can't be read any more does not keep the others out.
     if (info.kernel) {
       auto stream = KernelStream::Open(info.path, true);
       if (!stream.ok()) {
-        notes_.push_back("left out: " + stream.status().message());
+        missing_.push_back("left out: " + stream.status().message());
         continue;
       }
+      AddMissing((*stream)->damage());
       kernel_.push_back({std::move(*stream), info});
     } else {
       auto stream = CudaStream::Open(info.path);
       if (!stream.ok()) {
-        notes_.push_back("left out: " + stream.status().message());
+        missing_.push_back("left out: " + stream.status().message());
         continue;
       }
+      AddMissing((*stream)->damage());
       CudaInput input;
       input.stream = std::move(*stream);
       input.info = info;
@@ -347,6 +349,7 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
         changed = true;  // what was in flight has an end now
   }
   if (known != present.size()) changed = true;
+  if (gone.empty() && (*reader)->StoredMissing() != missing_) changed = true;
   if (changed && !gone.empty())
     return Status::Error(fmt::format(
         "{} holds {} stream{} that {} no longer in the trace folder ({}); "
@@ -625,6 +628,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("span.end", span_.end.value);
   facts.Add("cpus", static_cast<int64_t>(kernel_facts_.cpus));
   facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));
+  for (size_t i = 0; i < missing_.size(); ++i)
+    facts.Add(fmt::format("missing.{}", i), 0, missing_[i]);
   facts.Add("joined", static_cast<int64_t>(joined));
   facts.Add("count.calls", static_cast<int64_t>(calls_));
   facts.Add("count.ranges", static_cast<int64_t>(ranges_));
@@ -657,8 +662,12 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
   s.samples = static_cast<uint64_t>(reader.Fact("count.samples"));
   s.store_bytes = reader.file().size();
   s.notes = notes_;
-  for (const std::string& missing : reader.facts().missing)
-    s.notes.push_back(missing);
+  const std::vector<std::string> known = reader.facts().missing;
+  s.notes.insert(s.notes.end(), known.begin(), known.end());
+  for (const std::string& line : missing_)
+    if (std::find(known.begin(), known.end(), line) == known.end())
+      s.notes.push_back(line);
+  if (s.notes.size() > notes_.size()) s.incomplete = s.notes[notes_.size()];
   for (const analysis::Loss& loss : reader.losses()) {
     const std::string& name =
         loss.process == analysis::kNone
@@ -667,6 +676,8 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
                   std::to_string(reader.processes()[loss.process].pid);
     s.notes.push_back(fmt::format("{}: {} x {}: {}", name, loss.count, loss.id,
                                   loss.text));
+    if (loss.severity >= 2 && s.incomplete.empty())
+      s.incomplete = s.notes.back();
   }
   return s;
 }
@@ -689,7 +700,7 @@ Result<MergeSummary> Merger::Run() {
   if (cuda_.empty() && kernel_.empty())
     return Status::Error("recording " + recording_.id +
                          " has no readable stream" +
-                         (notes_.empty() ? "" : ": " + notes_.front()));
+                         (missing_.empty() ? "" : ": " + missing_.front()));
   if (mkdir(store_.c_str(), 0755) != 0 && errno != EEXIST)
     return Status::Errno("create " + store_, errno);
   // In a folder of another user, root follows no link.

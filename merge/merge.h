@@ -72,6 +72,7 @@ struct MergeSummary {
   uint64_t added_events = 0;      // by this merge; 0 = nothing new
   uint64_t store_bytes = 0;
   std::vector<std::string> notes;  // what is missing and so cannot be judged
+  std::string incomplete;  // the first of these that is no mere notice
 };
 
 Result<MergeSummary> Merge(const MergeOptions& options);

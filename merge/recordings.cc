@@ -95,6 +95,7 @@ int64_t CudaEnd(const OpenStream& stream) {
     if (b.magic != INGERO_MAGIC_BLOCK) continue;
     const bool live = b.type == INGERO_BLOCK_LIVE;
     if (!live && b.type != INGERO_BLOCK_DATA) continue;
+    if (!live && CheckBlockHeader(b) == Checked::kDamaged) continue;
     if (!live) tail.last_ticks = std::max<uint64_t>(tail.last_ticks,
                                                     b.last_ticks);
     for (const ingero_inflight& f : b.inflight)
@@ -107,6 +108,9 @@ int64_t CudaEnd(const OpenStream& stream) {
     if (!stream.file.ReadAt(i * h.block_bytes + sizeof(b), bytes, &records)
              .ok())
       break;
+    if (!live && CheckBlockHeader(b) == Checked::kWhole &&
+        RecordsCrc(records) != b.records_crc)
+      continue;
     ScanRecords(records, &tail);
   }
   const int64_t created = stream.created_ns();
@@ -188,6 +192,11 @@ StreamInfo InspectStream(const std::string& path) {
       return info;
     }
     info.span.end = (*kernel)->span().end;
+    if (!info.live && (*kernel)->blocks().empty())
+      info.problem = fmt::format(
+          "{}: holds no event behind its header ({} bytes): it was cut, or "
+          "ingero-kprobe was killed at once; copy it again, or record again",
+          path, info.bytes);
   } else {
     info.span.end = Ns(CudaEnd(*stream));
   }

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "merge/stream.h"
 
+#include <fmt/format.h>
+
 namespace ingero::merge {
+namespace {
+
+constexpr char kCopyAgain[] =
+    "; copy the file again from where it was recorded, or check that disk";
+
+}  // namespace
 
 std::string BootIdText(const __u8 (&boot_id)[16]) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -11,6 +19,25 @@ std::string BootIdText(const __u8 (&boot_id)[16]) {
     text += kHex[b & 15];
   }
   return text;
+}
+
+std::string FileName(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+void DamageLines::Add(const std::string& path, uint64_t offset,
+                      uint64_t bytes) {
+  Add(path, fmt::format("{} bytes at offset {} are damaged and were left out, "
+                        "the rest was read",
+                        bytes, offset));
+}
+
+void DamageLines::Add(const std::string& path, const std::string& what) {
+  constexpr size_t kMost = 8;
+  if (lines_.size() < kMost)
+    lines_.push_back(FileName(path) + ": " + what + kCopyAgain);
+  else if (lines_.size() == kMost)
+    lines_.push_back(FileName(path) + ": and more places like these");
 }
 
 Result<OpenStream> OpenStreamFile(const std::string& path) {
@@ -32,6 +59,10 @@ Result<OpenStream> OpenStreamFile(const std::string& path) {
                          ", this ingero reads version " +
                          std::to_string(INGERO_WIRE_MAJOR) +
                          "; use the ingero that recorded it");
+  if (CheckStreamHeader(h) == Checked::kDamaged)
+    return Status::Error(path +
+                         ": its header is damaged: whose events these are is "
+                         "not known" + kCopyAgain);
   const bool sizes_fit =
       h.header_bytes >= sizeof(h) && h.header_bytes <= (1u << 20) &&
       (h.magic == INGERO_MAGIC_KERNEL ||

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/interval.h"
 #include "base/status.h"
+#include "base/stream_check.h"
 #include "wire/wire.h"
 
 namespace ingero::merge {
@@ -38,8 +39,23 @@ std::string FixedText(const char (&text)[kSize]) {
 
 std::string BootIdText(const __u8 (&boot_id)[16]);
 
-// One line says why a file is not a stream that this version reads.
+// One line says why a file is not a stream that this version reads. One whose
+// header fails its check is refused: its process, clock or boot may be wrong.
 Result<OpenStream> OpenStreamFile(const std::string& path);
+
+std::string FileName(const std::string& path);
+
+// What of a file is damaged, for a person: where, how much, what to do. The
+// first few places.
+class DamageLines {
+ public:
+  void Add(const std::string& path, uint64_t offset, uint64_t bytes);
+  void Add(const std::string& path, const std::string& what);
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
 
 // Data that is missing or damaged, before it has a place in the store.
 struct LossRow {

@@ -310,6 +310,15 @@ const std::string& TraceReader::FactText(const std::string& name) const {
   return it == facts_.end() ? kEmpty : it->second.second;
 }
 
+std::vector<std::string> TraceReader::StoredMissing() const {
+  std::vector<std::string> lines;
+  for (size_t i = 0;; ++i) {
+    const std::string& line = FactText(fmt::format("missing.{}", i));
+    if (line.empty()) return lines;
+    lines.push_back(line);
+  }
+}
+
 const std::string& TraceReader::KernelName(ProcessIndex process,
                                            uint64_t kernel) const {
   static const std::string kEmpty;
@@ -845,6 +854,7 @@ TraceFacts TraceReader::facts() const {
     f.missing.push_back(
         "no traced process was found in the kernel stream: their threads' "
         "states are not known");
+  for (std::string& line : StoredMissing()) f.missing.push_back(std::move(line));
   if (unreadable_ > 0)
     f.missing.push_back(fmt::format(
         "{} blocks could not be read: the store was changed or cut meanwhile; "

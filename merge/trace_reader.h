@@ -84,6 +84,8 @@ class TraceReader : public analysis::ReportSource,
   // A fact by name; 0 or "" where there is none.
   int64_t Fact(const std::string& name) const;
   const std::string& FactText(const std::string& name) const;
+  // What the merge left out or found damaged, a line each.
+  std::vector<std::string> StoredMissing() const;
   const StoreFile& file() const { return *file_; }
   // (process, kernel word) -> demangled name; "" = not known.
   const std::string& KernelName(analysis::ProcessIndex process,

@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "preload/coverage.h"
+#include "preload/crc32c.h"
 #include "preload/syscalls.h"
 #include "preload/traced_call.h"
 
@@ -572,6 +573,17 @@ static uint64_t cpus_allowed(void)
 	return count;
 }
 
+/* As it will be once its magic is there. */
+static void seal_header(struct ingero_stream_header *h)
+{
+	const uint64_t magic = INGERO_MAGIC_CUDA;
+	const size_t fixed = offsetof(struct ingero_stream_header, blocks_reserved);
+
+	h->check = INGERO_CHECK_CRC32C;
+	h->check_crc = ingero_crc32c((const char *)h + sizeof(magic), fixed - sizeof(magic),
+				     ingero_crc32c(&magic, sizeof(magic), 0));
+}
+
 static void fill_header(struct ingero_stream_header *h)
 {
 	struct utsname host;
@@ -608,6 +620,7 @@ static void fill_header(struct ingero_stream_header *h)
 	}
 	memcpy(h->tool_version, INGERO_VERSION, sizeof(INGERO_VERSION));
 	h->blocks_reserved = 1;
+	seal_header(h);
 }
 
 /* Why a file could not be made, and what to do. */

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "preload/crc32c.h"
 #include "preload/syscalls.h"
 #include "preload/traced_call.h"
 
@@ -120,6 +121,9 @@ static bool write_block(struct thread_state *t, uint64_t now)
 	block.cursor = t->cursor;
 	block.first_ticks = t->first_ticks;
 	block.last_ticks = now;
+	block.check = INGERO_CHECK_CRC32C;
+	block.records_crc = ingero_records_crc(t->records, t->pos);
+	block.header_crc = ingero_crc32c(&block, sizeof(block), 0);
 	/* The header last: a block without one was never written. */
 	written = sys_pwrite(fd, t->records, t->pos, offset + sizeof(block)) == (long)t->pos &&
 		  sys_pwrite(fd, &block, sizeof(block), offset) == (long)sizeof(block);

@@ -34,7 +34,8 @@
  * release store of `cursor` = (sequence + 1) << 32. So a reader that finds a
  * LIVE block and a DATA block with equal (slot, sequence) has the same records
  * twice and drops the LIVE copy; there is no instant at which a record is in
- * neither. A block that is all zeros was reserved and never written.
+ * neither. A block that is all zeros was reserved and never written. DATA blocks
+ * and the fixed part of the stream header carry CRC-32Cs.
  *
  * A kernel stream file is a struct ingero_stream_header (padded to
  * header_bytes) followed by coded blocks; see base/block_codec.h.
@@ -52,7 +53,7 @@
 #define INGERO_MAGIC_KERNEL 0x314e524b47474e49ULL /* "INGGKRN1" */
 #define INGERO_MAGIC_BLOCK 0x4b4c4249U            /* "IBLK" */
 #define INGERO_WIRE_MAJOR 1
-#define INGERO_WIRE_MINOR 0
+#define INGERO_WIRE_MINOR 1 /* 1: checks (enum ingero_check) */
 
 #define INGERO_BLOCK_BYTES 65536
 #define INGERO_HEADER_BYTES 4096
@@ -115,6 +116,15 @@ enum ingero_loss {
 /* ---- stream header ------------------------------------------------------ */
 
 /*
+ * Whether a header carries CRC-32Cs. Of many bits, so that a damaged one is
+ * neither value.
+ */
+enum ingero_check {
+	INGERO_CHECK_NONE = 0, /* written by version 1.0, or a LIVE block */
+	INGERO_CHECK_CRC32C = 0x43435243, /* "CRCC" */
+};
+
+/*
  * First bytes of every stream file. Written once by the recorder before any
  * block, except the fields under "live", which the recorder updates in place
  * (naturally aligned 8-byte stores) while it runs.
@@ -143,7 +153,9 @@ struct ingero_stream_header {
 	char host[64];
 	char tool_version[32];
 	__u64 cpus_allowed; /* of the process (sched_getaffinity); 0 = not known */
-	__u64 reserved[19];
+	__u32 check;        /* enum ingero_check */
+	__u32 check_crc;    /* of what lies before `blocks_reserved`, this as 0 */
+	__u64 reserved[18];
 
 	/* live (CUDA streams) */
 	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
@@ -183,7 +195,15 @@ struct ingero_block_header {
 	__u64 cursor;
 	__u64 first_ticks; /* DATA: smallest start_ticks within; 0 = unknown */
 	__u64 last_ticks;  /* DATA: ticks at write-out */
-	__u64 reserved[3];
+	__u32 check;       /* enum ingero_check; DATA only: a slot moves on */
+	__u32 header_crc;  /* of this header, this as 0 */
+	/*
+	 * Of the records, which lie in four parts of bytes / 32 words each, the
+	 * last with what is left over: the CRC of the parts' four CRCs. The
+	 * instruction takes 3 cycles and starts one each cycle.
+	 */
+	__u32 records_crc;
+	__u32 reserved[3];
 	struct ingero_inflight inflight[INGERO_INFLIGHT_DEPTH]; /* LIVE, by depth */
 };
 

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/stream_builder.h"
+
 namespace ingero::cli {
 namespace {
 
@@ -35,7 +37,7 @@ Outcome RunIt(const Args& args) {
   return outcome;
 }
 
-class CommandTest : public testing::Test {
+class CommandTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ingero_cli_test.XXXXXX";
@@ -156,13 +158,73 @@ TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
 TEST_F(CommandTest, NothingToWorkOnIsOneLineAndStatusOne) {
   for (const Args& args :
        {Args{"merge"}, Args{"merge", "--dir", dir_},
-        Args{"merge", "--dir", "/does/not/exist"}, Args{"explain"},
+        Args{"merge", "--dir", "/does/not/exist"},
+        Args{"list", "--dir", dir_, "--dir", "/does/not/exist"},
+        Args{"merge", "--dir", "/dev/null"}, Args{"explain"},
         Args{"explain", "--db", "/does/not/exist", "--json"},
         Args{"explain", "--db", dir_}, Args{"dump", "/does/not/exist"},
         Args{"dump", "/does/not/exist", "--from", "1s"}}) {
     Outcome o = RunIt(args);
     ExpectOneLine(o, args);
     EXPECT_EQ(o.status, kFailed) << o.err;
+  }
+}
+
+TEST_F(CommandTest, AFolderThatIsNotThereIsNamed) {
+  for (const char* command : {"merge", "list"}) {
+    EXPECT_NE(RunIt({command, "--dir", "/does/not/exist"})
+                  .err.find("/does/not/exist: there is no such folder"),
+              std::string::npos);
+    EXPECT_NE(
+        RunIt({command, "--dir", "/dev/null"}).err.find("/dev/null: is no"),
+        std::string::npos);
+  }
+}
+
+// A notice does not make the data incomplete, a loss and a missing side do: for
+// both commands alike.
+TEST_F(CommandTest, StrictFailsOnLossesAndNotOnNotices) {
+  constexpr int64_t kT0 = 100'000'000'000;
+  const struct {
+    uint32_t loss;
+    bool with_kernel;
+    int status;
+  } cases[] = {{0, true, kDone},
+               {INGERO_LOSS_UNRESOLVED, true, kDone},
+               {INGERO_LOSS_SWITCH_UNSEEN, true, kDone},
+               {INGERO_LOSS_WRITE_FAILED, true, kIncomplete},
+               {INGERO_LOSS_SWITCH_RING_FULL, true, kIncomplete},
+               {0, false, kIncomplete}};
+  int at = 0;
+  for (const auto& c : cases) {
+    const std::string dir = dir_ + "/" + std::to_string(at++);
+    std::filesystem::create_directory(dir);
+    ingero::testing::CudaStreamBuilder cuda(10, kT0);
+    cuda.Name(1, "cudaDeviceSynchronize", INGERO_LAYER_RUNTIME,
+              INGERO_CLASS_SYNC_DEVICE);
+    cuda.Call(10, 1, kT0, 1'000'000);
+    const bool of_kernel = c.loss >= INGERO_LOSS_SWITCH_RING_FULL;
+    if (c.loss != 0 && !of_kernel)
+      cuda.Loss(10, c.loss, 3, kT0, kT0 + 1000);
+    cuda.Write(dir + "/cuda-10-1.ingero");
+    if (c.with_kernel) {
+      ingero::testing::KernelStreamBuilder kernel(kT0);
+      kernel.Task({.t = kT0, .tid = 10, .tgid = 10, .start_ns = 5,
+                   .text = "python3"});
+      kernel.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
+      kernel.Switch(0, {.t = kT0 + 1'000'000, .prev_tid = 10, .prev_tgid = 10});
+      if (of_kernel) kernel.Loss(0, kT0, kT0 + 1000, c.loss, 3);
+      kernel.Write(dir + "/kernel-1-1.ingero");
+    }
+    const Outcome merged = RunIt({"merge", "--strict", "--dir", dir});
+    EXPECT_EQ(merged.status, c.status) << at << merged.err;
+    const std::string id = [&] {
+      for (const auto& e : std::filesystem::directory_iterator(dir))
+        if (e.path().extension() == ".store") return e.path().string();
+      return std::string();
+    }();
+    const Outcome explained = RunIt({"explain", "--strict", "--db", id});
+    EXPECT_EQ(explained.status, c.status) << at << explained.err;
   }
 }
 

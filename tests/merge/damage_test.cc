@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -179,6 +180,86 @@ TEST(StreamDamage, DamagedKernelBlockIsCountedAndTheRestRead) {
   ASSERT_TRUE(store.ok());
   ASSERT_EQ((*store)->trace().losses().size(), 1u);
   EXPECT_EQ((*store)->trace().losses()[0].id, "damaged-block");
+}
+
+// A line of facts().missing that holds all of `words`.
+bool Said(const ReportSource& store, std::vector<std::string> words) {
+  for (const std::string& line : store.facts().missing)
+    if (std::all_of(words.begin(), words.end(), [&](const std::string& w) {
+          return line.find(w) != std::string::npos;
+        }))
+      return true;
+  return false;
+}
+
+TEST(StreamDamage, ExplainSaysWhereAWrittenBlockIsDamaged) {
+  TempDir dir;
+  std::string bytes = CudaBytes(300);
+  // Thread 10's DATA block: the slots were made first.
+  bytes[3 * INGERO_BLOCK_BYTES + 777] ^= 1;
+  WriteFile(dir / "cuda-10-1.ingero", bytes);
+  auto merged = MergeDir(dir);
+  ASSERT_TRUE(merged.ok()) << merged.status().message();
+  EXPECT_EQ(merged->calls, 151u);
+  auto store = OpenStore(merged->store_path);
+  ASSERT_TRUE(store.ok());
+  EXPECT_TRUE(Said(**store, {"cuda-10-1.ingero", "offset 196608", "damaged",
+                             "copy the file again"}));
+  ASSERT_EQ((*store)->trace().losses().size(), 1u);
+  EXPECT_EQ((*store)->trace().losses()[0].id, "damaged-block");
+  // Merging again says the same.
+  auto again = MergeDir(dir);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->added_events, 0u);
+  EXPECT_EQ(again->notes, merged->notes);
+}
+
+TEST(StreamDamage, CutKernelStreamIsSaidAndNotTakenForNone) {
+  for (const size_t size : {size_t{0}, size_t{100}, sizeof(ingero_stream_header),
+                            size_t{INGERO_HEADER_BYTES},
+                            size_t{INGERO_HEADER_BYTES} + 20}) {
+    TempDir dir;
+    // Recorded before the program began: a recording of its own otherwise.
+    KernelStreamBuilder k(kT0 - 5000 * kMs);
+    k.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
+    WriteFile(dir / "kernel-1-1.ingero", k.Bytes().substr(0, size));
+    WriteFile(dir / "cuda-10-1.ingero", CudaBytes(30));
+    auto merged = MergeDir(dir);
+    ASSERT_TRUE(merged.ok()) << merged.status().message();
+    EXPECT_EQ(merged->kernel_streams, 0u);
+    auto store = OpenStore(merged->store_path);
+    ASSERT_TRUE(store.ok());
+    EXPECT_TRUE(Said(**store, {"left out", "kernel-1-1.ingero"})) << size;
+    const size_t lines = (*store)->facts().missing.size();
+    EXPECT_EQ(lines, 2u);
+    // Whole again: not left out any more.
+    k.Write(dir / "kernel-1-1.ingero");
+    merged = MergeDir(dir);
+    ASSERT_TRUE(merged.ok()) << merged.status().message();
+    EXPECT_EQ(merged->kernel_streams, 1u);
+    store = OpenStore(merged->store_path);
+    ASSERT_TRUE(store.ok());
+    EXPECT_FALSE(Said(**store, {"left out"}));
+  }
+}
+
+TEST(StreamDamage, AnImpossibleTimeDoesNotStretchTheRecording) {
+  const std::string clean = KernelBytes();
+  TempDir dir;
+  WriteFile(dir / "kernel-1-1.ingero", clean);
+  const Interval span =
+      ListRecordings({dir.path()}).at(0).streams.at(0).span;
+  for (int bit = 0; bit < 64; ++bit) {
+    std::string bytes = clean;
+    const size_t at = INGERO_HEADER_BYTES + offsetof(BlockPreamble, last_ns);
+    bytes[at + bit / 8] ^= static_cast<char>(1 << bit % 8);
+    WriteFile(dir / "kernel-1-1.ingero", bytes);
+    const auto recordings = ListRecordings({dir.path()});
+    ASSERT_EQ(recordings.size(), 1u);
+    EXPECT_LT(recordings[0].streams.at(0).span.end,
+              span.end + Ns(61'000 * kMs))
+        << bit;
+  }
 }
 
 // ---- stores ---------------------------------------------------------------

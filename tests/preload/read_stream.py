@@ -21,6 +21,21 @@ WAYS = {1: "MAPPED", 2: "LINKED", 3: "DLSYM", 4: "PROC_ADDRESS", 5: "ESCAPED",
         6: "DRIVER_ENTRY", 7: "ASKED_BY", 8: "DEEPBIND", 9: "ENTRIES"}
 
 
+def crc32c(data, crc=0, table=[]):
+    if not table:
+        for i in range(256):
+            for _ in range(8):
+                i = i >> 1 ^ (0x82F63B78 if i & 1 else 0)
+            table.append(i)
+    crc ^= 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+
+
+CRCC = 0x43435243
+
+
 class Call:
     """One finished call; words by meaning."""
 
@@ -54,6 +69,9 @@ class Stream:
             "<QHHIQII", data, 0)
         assert magic == 0x3141445543474E49, f"{self.path}: no CUDA stream"
         assert major == 1 and block == BLOCK
+        check, crc = struct.unpack_from("<II", data, 240)
+        assert check == CRCC
+        assert crc == crc32c(data[:244] + bytes(4) + data[248:392])
         (self.stream_id, self.boot_id, self.mono, self.real, self.offset,
          self.tsc_hz, self.pid, self.uid, self.start_ticks, _, self.ppid,
          self.pidns, comm, host, version) = struct.unpack_from(
@@ -75,6 +93,7 @@ class Stream:
                 continue
             self.blocks["LIVE" if kind == 1 else "DATA"] += 1
             used, sequence = cursor & 0xFFFFFFFF, cursor >> 32
+            self._check(data[at:at + BLOCK], kind == 2, used)
             parts.append((slot, sequence, kind == 1, tid,
                           data[at + 128:at + 128 + used]))
             if kind == 2:
@@ -109,6 +128,22 @@ class Stream:
                                     cls, words)
         for kind, flags, r, tid in records:
             self._record(kind, flags, r, tid)
+
+    def _check(self, block, written, used):
+        """A written block's CRCs; of the records' (slow here) the first."""
+        check, header, records = struct.unpack_from("<III", block, 40)
+        if not written:
+            assert (check, header, records) == (0, 0, 0)
+            return
+        assert check == CRCC
+        assert header == crc32c(block[:44] + bytes(4) + block[48:128])
+        if self.blocks["DATA"] == 1:
+            body = block[128:128 + used]
+            part = used // 32 * 8
+            parts = [body[i * part:(i + 1) * part if i < 3 else None]
+                     for i in range(4)]
+            assert records == crc32c(struct.pack("<4I",
+                                                 *map(crc32c, parts)))
 
     def _record(self, kind, flags, r, tid):
         if kind == 1:

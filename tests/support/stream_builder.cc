@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/stream_check.h"
+
 namespace ingero::testing {
 namespace {
 
@@ -217,6 +219,7 @@ void CudaStreamBuilder::WriteOut(uint32_t tid, bool keep_live) {
   h.slot = slot.block;
   h.tid = slot.tid;
   h.cursor = uint64_t{slot.sequence} << 32 | slot.records.size();
+  if (checked) SealBlockHeader(&h, slot.records);
   std::string block = BytesOf(h) + slot.records;
   block.resize(INGERO_BLOCK_BYTES);
   data_[next_block_++] = std::move(block);
@@ -237,6 +240,7 @@ std::string CudaStreamBuilder::Bytes() const {
   std::string bytes(size_t{next_block_} * INGERO_BLOCK_BYTES, '\0');
   ingero_stream_header h = header;
   h.blocks_reserved = next_block_;
+  if (checked) SealStreamHeader(&h);
   std::memcpy(bytes.data(), &h, sizeof(h));
   for (const auto& [index, block] : data_)
     bytes.replace(size_t{index} * INGERO_BLOCK_BYTES, block.size(), block);
@@ -332,7 +336,9 @@ void KernelStreamBuilder::Flush() {
 std::string KernelStreamBuilder::Bytes() {
   Flush();
   std::string bytes(INGERO_HEADER_BYTES, '\0');
-  std::memcpy(bytes.data(), &header, sizeof(header));
+  ingero_stream_header h = header;
+  SealStreamHeader(&h);
+  std::memcpy(bytes.data(), &h, sizeof(h));
   return bytes + blocks_;
 }
 

@@ -44,6 +44,7 @@ class CudaStreamBuilder {
   CudaStreamBuilder(uint32_t pid, int64_t created_ns, uint64_t start_ns = 0);
 
   ingero_stream_header header;  // free to change before Bytes()
+  bool checked = true;          // false: as version 1.0, without CRCs
 
   struct CallSpec {
     uint64_t start = 0, duration = 0;
