@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/stream_check.h"
 #include "merge/cuda_stream.h"
 #include "merge/kernel_stream.h"
 #include "merge/recordings.h"
@@ -32,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   h.clock = data[0] & 2 ? INGERO_CLOCK_TSC : INGERO_CLOCK_MONOTONIC;
   h.exited = data[0] >> 2 & 1;
   h.stream_id = 1;
+  if (data[0] & 64) SealStreamHeader(&h);
   std::memcpy(bytes.data(), &h, sizeof(h));
   bytes.replace(kBlock, 0, reinterpret_cast<const char*>(data + 1), size - 1);
   // A block header in front, so that records are reached.
@@ -42,6 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     b.type = data[0] & 16 ? INGERO_BLOCK_LIVE : INGERO_BLOCK_DATA;
     b.slot = 1;
     b.cursor = (size - 1) & ~size_t{7};
+    if (data[0] & 32)
+      SealBlockHeader(&b, {bytes.data() + kBlock, b.cursor});
     bytes.insert(kBlock, reinterpret_cast<const char*>(&b), sizeof(b));
   }
   static const int fd = memfd_create("stream", MFD_CLOEXEC);
