@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -22,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -176,20 +179,83 @@ void* Caller(void* n) {
   return nullptr;
 }
 
-void Die(long n, const std::string& how, char** argv) {
+// Calls after the thread that main ran on has ended.
+void* AfterMain(void* main_thread) {
+  EXPECT(pthread_join(reinterpret_cast<pthread_t>(main_thread), nullptr) == 0);
+  Mallocs(0, 10);
+  return nullptr;
+}
+
+// Returns where main is to return.
+void End(const std::string& how) {
+  if (how == "exit") exit(0);
+  if (how == "_exit") _exit(0);
+  if (how == "_Exit") _Exit(0);
+  if (how == "quick_exit") quick_exit(0);
+  if (how == "exit_group") syscall(SYS_exit_group, 0);
+  if (how == "kill") kill(getpid(), SIGKILL);
+  if (how == "term") raise(SIGTERM);
+  if (how == "int") raise(SIGINT);
+  if (how == "hup") raise(SIGHUP);
+  if (how == "pipe") raise(SIGPIPE);
+  if (how == "abort") abort();
+  if (how == "segv") *reinterpret_cast<volatile int*>(getpid() % 1) = 0;
+  if (how == "exec") execl("/bin/true", "true", nullptr);
+  if (how == "nested") cudaLaunchHostFunc(nullptr, Nest, nullptr);
+  if (how == "pthread_exit") {
+    pthread_t last;
+    EXPECT(pthread_create(&last, nullptr, AfterMain,
+                          reinterpret_cast<void*>(pthread_self())) == 0);
+    pthread_exit(nullptr);
+  }
+}
+
+void* EndFromHere(void* how) {
+  End(static_cast<const char*>(how));
+  return nullptr;
+}
+
+// n calls in each of two threads, then the end; "thread:HOW" from a third one.
+void Die(long n, const std::string& how) {
   pthread_t other;
   EXPECT(pthread_create(&other, nullptr, Caller, reinterpret_cast<void*>(n)) ==
          0);
   Mallocs(0, n);
   pthread_join(other, nullptr);
-  if (how == "_exit") _exit(0);
-  if (how == "quick_exit") quick_exit(0);
-  if (how == "kill") kill(getpid(), SIGKILL);
-  if (how == "abort") abort();
-  if (how == "segv") *reinterpret_cast<volatile int*>(n % 2) = 0;
-  if (how == "exec") execl("/bin/true", "true", nullptr);
-  if (how == "nested") cudaLaunchHostFunc(nullptr, Nest, nullptr);
-  (void)argv;
+  if (!how.starts_with("thread:")) return End(how);
+  std::string of_thread = how.substr(strlen("thread:"));
+  EXPECT(pthread_create(&other, nullptr, EndFromHere, of_thread.data()) == 0);
+  pthread_join(other, nullptr);
+}
+
+// Two threads that make calls without end; each counts in a shared file those
+// that have returned.
+struct Returned {
+  std::atomic<uint64_t> calls;
+};
+void* CallAndCount(void* to) {
+  auto* returned = static_cast<Returned*>(to);
+  for (long i = 0;; ++i) {
+    Mallocs(i, 1);
+    returned->calls.store(static_cast<uint64_t>(i) + 1,
+                          std::memory_order_release);
+  }
+}
+
+// The end comes while they are at it, after n calls of each.
+void DieMidway(long n, const std::string& how, const char* path) {
+  const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+  EXPECT(fd >= 0 && ftruncate(fd, 4096) == 0);
+  auto* returned = static_cast<Returned*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  EXPECT(returned != MAP_FAILED);
+  for (int i = 0; i < 2; ++i) {
+    pthread_t t;
+    EXPECT(pthread_create(&t, nullptr, CallAndCount, returned + i) == 0);
+  }
+  for (int i = 0; i < 2; ++i)
+    while (returned[i].calls.load() < static_cast<uint64_t>(n)) sched_yield();
+  End(how);
 }
 
 // ---- threads ---------------------------------------------------------------
@@ -465,7 +531,9 @@ int main(int argc, char** argv) {
   } else if (mode == "jumps") {
     Jumps(n);
   } else if (mode == "die") {
-    Die(n, argc > 3 ? argv[3] : "", argv);
+    Die(n, argc > 3 ? argv[3] : "");
+  } else if (mode == "die_midway") {
+    DieMidway(n, argv[3], argv[4]);
   } else if (mode == "idle") {
     Idle(n);
   } else if (mode == "fork_storm") {

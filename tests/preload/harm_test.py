@@ -10,6 +10,7 @@ process on stand-ins of CUDA, mostly with and without the shim, and compares.
 import collections
 import os
 import signal
+import struct
 import subprocess
 import sys
 import unittest
@@ -17,7 +18,14 @@ import unittest
 import read_stream
 import shim_test
 
-ENDINGS = ("_exit", "quick_exit", "kill", "abort", "segv", "exec")
+# Those of the field, then all others; True: exit handlers run.
+ENDINGS = {"_exit": False, "quick_exit": False, "kill": False, "abort": False,
+           "segv": False, "exec": False}
+MORE_ENDINGS = {"return": True, "exit": True, "_Exit": False,
+                "exit_group": False, "term": False, "int": False,
+                "hup": False, "pipe": False, "pthread_exit": True,
+                "thread:exit": True, "thread:_exit": False,
+                "thread:exec": False, "thread:kill": False}
 
 
 class HarmTest(unittest.TestCase):
@@ -116,19 +124,53 @@ class HarmTest(unittest.TestCase):
 
     # ---- sudden death --------------------------------------------------
 
-    def test_six_endings_twenty_times(self):
+    def end(self, how, n, handlers):
+        self.client("die", n, how, check=None)
+        s, = self.streams()
+        self.assertEqual(s.torn, 0)
+        self.assertEqual(s.lost, {})
+        expected = sorted([*range(n)] * 2 +
+                          [*range(10)] * (how == "pthread_exit"))
+        for name in "cudaMalloc", "cuMemAlloc_v2":
+            words = s.first_words(name)
+            # The runtime's exit handler makes one more, of the driver.
+            self.assertEqual(words.count(77),
+                             handlers and name == "cuMemAlloc_v2", how)
+            self.assertEqual(sorted(w // 16 for w in words if w != 77),
+                             expected, how)
+        self.assertEqual(s.exited, handlers, how)
+        os.unlink(s.path)
+
+    def test_endings_after_100000_calls(self):
+        for how, handlers in {**ENDINGS, **MORE_ENDINGS}.items():
+            self.end(how, 50000, handlers)
+
+    def test_endings_many_times(self):
+        for how, handlers in {**ENDINGS, **MORE_ENDINGS}.items():
+            for _ in range(20 if how in ENDINGS else 4):
+                self.end(how, 200, handlers)
+
+    def test_endings_while_threads_make_calls(self):
+        counts = os.path.join(self.dir, "counts")
         for how in ENDINGS:
-            for i in range(20):
-                n = 50000 if i == 0 and how == "kill" else 200
-                self.client("die", n, how, check=None)
-                s, = self.streams()
-                self.assertEqual(s.torn, 0)
-                self.assertEqual(s.lost, {})
-                self.assertEqual(sorted(self.sizes(s)),
-                                 sorted([*range(n)] * 2), how)
-                # quick_exit and the others run no exit handler of ours.
-                self.assertEqual(s.exited, 0)
-                os.unlink(s.path)
+            self.client("die_midway", 2000, how, counts, check=None)
+            with open(counts, "rb") as f:
+                returned = struct.unpack("<2Q", f.read(16))
+            self.assertGreaterEqual(min(returned), 2000)
+            s, = self.streams()
+            self.assertEqual((s.torn, s.lost), (0, {}))
+            # Each thread's in order: all that returned, and at most one more.
+            by_thread = collections.defaultdict(list)
+            for _, record, tid in s.call_records:
+                if s.names[record[4] | record[5] << 8][0] == "cudaMalloc":
+                    by_thread[tid].append(
+                        int.from_bytes(record[24:32], "little") // 16)
+            self.assertEqual(len(by_thread), 2)
+            made = sorted(by_thread.values(), key=len)
+            for calls, count in zip(made, sorted(returned)):
+                self.assertEqual(calls, [*range(len(calls))])
+                self.assertIn(len(calls) - count, (0, 1), how)
+            os.unlink(s.path)
 
     def test_calls_in_flight_at_death_are_kept(self):
         done = self.client("die", 10, "nested", check=-signal.SIGKILL,

@@ -7,6 +7,7 @@
 As a module: load(path) -> Stream. Independent of merge/ on purpose: two
 readers of one format keep each other honest. See wire/wire.h.
 """
+import functools
 import glob
 import os
 import struct
@@ -52,7 +53,7 @@ class Call:
 class Stream:
     def __init__(self, path):
         self.path = path
-        self.calls, self.knots, self.threads = [], [], []
+        self.call_records, self.knots, self.threads = [], [], []
         self.kernels, self.names, self.losses = {}, {}, []
         self.coverage, self.coverage_facts = [], []
         self.self_costs, self.process = [], None
@@ -129,6 +130,29 @@ class Stream:
         for kind, flags, r, tid in records:
             self._record(kind, flags, r, tid)
 
+    @functools.cached_property
+    def calls(self):
+        return [self._call(*record) for record in self.call_records]
+
+    def first_words(self, name):
+        """Of all calls of that function; fast."""
+        func = {struct.pack("<H", f) for f, n in self.names.items()
+                if n[0] == name}
+        return [int.from_bytes(r[24:32], "little")
+                for _, r, _ in self.call_records if r[4:6] in func]
+
+    def _call(self, flags, r, tid):
+        func, result, start, lo, hi, depth = struct.unpack_from(
+            "<HHQIHB", r, 4)
+        name, layer, cls, kinds = self.names.get(
+            func, (f"?{func}", 0, 0, b"\0\0\0\0"))
+        values = struct.unpack_from(f"<{(len(r) - 24) // 8}Q", r, 24)
+        return Call(
+            name=name, layer=layer, cls=cls, func=func, result=result,
+            start=start, duration=lo | hi << 32, depth=depth, flags=flags,
+            tid=tid, direction=flags >> 4 & 7,
+            words={WORDS[k]: v for k, v in zip(kinds, values)})
+
     def _check(self, block, written, used):
         """A written block's CRCs; of the records' (slow here) the first."""
         check, header, records = struct.unpack_from("<III", block, 40)
@@ -147,16 +171,7 @@ class Stream:
 
     def _record(self, kind, flags, r, tid):
         if kind == 1:
-            func, result, start, lo, hi, depth = struct.unpack_from(
-                "<HHQIHB", r, 4)
-            name, layer, cls, kinds = self.names.get(
-                func, (f"?{func}", 0, 0, b"\0\0\0\0"))
-            values = struct.unpack_from(f"<{(len(r) - 24) // 8}Q", r, 24)
-            self.calls.append(Call(
-                name=name, layer=layer, cls=cls, func=func, result=result,
-                start=start, duration=lo | hi << 32, depth=depth, flags=flags,
-                tid=tid, direction=flags >> 4 & 7,
-                words={WORDS[k]: v for k, v in zip(kinds, values)}))
+            self.call_records.append((flags, r, tid))
         elif kind == 2:
             t, start = struct.unpack_from("<IQ", r, 4)
             self.threads.append((t, r[16:32].split(b"\0")[0].decode()))
