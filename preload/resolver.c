@@ -505,6 +505,22 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 	return copy;
 }
 
+static void remember_caller(struct cell *cell, const struct caller *caller, void *real)
+{
+	ingero_lock();
+	for (int i = 0; i < CELL_CALLERS; i++) {
+		if (cell->of[i].span && cell->of[i].low != caller->low)
+			continue; /* another module's */
+		if (!cell->of[i].span) {
+			cell->of[i].real = real;
+			cell->of[i].low = caller->low;
+			__atomic_store_n(&cell->of[i].span, caller->high - caller->low, __ATOMIC_RELEASE);
+		}
+		break;
+	}
+	ingero_unlock();
+}
+
 static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_t address)
 {
 	struct caller *caller = known_caller(address);
@@ -545,15 +561,8 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	}
 	if (real)
 		ingero_cover_linked(row);
-	if (real && caller && !cell->span) {
-		ingero_lock();
-		if (!cell->span) {
-			cell->real = real;
-			cell->low = caller->low;
-			__atomic_store_n(&cell->span, caller->high - caller->low, __ATOMIC_RELEASE);
-		}
-		ingero_unlock();
-	}
+	if (real && caller)
+		remember_caller(cell, caller, real);
 	return real;
 }
 
@@ -567,8 +576,8 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	uint64_t mask;
 	int saved;
 
-	if (likely(real && cell->span))
-		return real; /* not the first module that calls this function */
+	if (likely(real && cell->of[CELL_CALLERS - 1].span))
+		return real; /* more modules call this function than are remembered */
 	mask = sys_block_signals();
 	saved = errno;
 	nested++;

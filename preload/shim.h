@@ -185,12 +185,15 @@ void ingero_fold_skipped(struct thread_state *t);
 void ingero_retire_all(void);
 
 /* resolver.c */
+enum { CELL_CALLERS = 2 }; /* modules; others are looked up */
 struct cell {
-	void *real;
-	uintptr_t low; /* callers in [low, low + span) use `real` */
-	uintptr_t span;
+	struct {
+		void *real;
+		uintptr_t low; /* callers in [low, low + span) use `real` */
+		uintptr_t span; /* written last and read first; 0: none yet */
+	} of[CELL_CALLERS];
 	uint32_t named; /* session that has its NAME record; racy reads are fine */
-};
+} __attribute__((aligned(64)));
 COLD void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_t caller);
 COLD void ingero_map_proc_address(enum group asked, const char *name, void **out);
 /* By row; NULL where the group lacks the row. One per group (wrappers.c). */

@@ -93,6 +93,14 @@ static struct cell cells[API_ROWS_MAX];
 #define FRAME() ((uintptr_t)__builtin_dwarf_cfa())
 #endif
 
+static inline bool called_from(const struct cell *cell, unsigned i, uintptr_t caller)
+{
+	/* span first: it is written last. */
+	uintptr_t span = __atomic_load_n(&cell->of[i].span, __ATOMIC_ACQUIRE);
+
+	return caller - cell->of[i].low < span;
+}
+
 #define WRAPPER(tag, sym, ret, n, kinds, cls, dir, nw, words, then)                    \
 	static ret wrap_##sym(DECL##n kinds)                                           \
 	{                                                                              \
@@ -106,14 +114,14 @@ static struct cell cells[API_ROWS_MAX];
 		unsigned status = 0;                                                   \
 		HOLD_##ret;                                                            \
                                                                                        \
-		/* span is written last and read first. */                             \
-		uintptr_t span = __atomic_load_n(&cell->span, __ATOMIC_ACQUIRE);       \
-		if (unlikely(caller - cell->low >= span)) {                            \
+		if (likely(called_from(cell, 0, caller))) {                            \
+			real = cell->of[0].real;                                       \
+		} else if (called_from(cell, 1, caller)) {                             \
+			real = cell->of[1].real;                                       \
+		} else {                                                               \
 			real = ingero_resolve(THIS_GROUP, row, cell, caller);          \
 			if (!real)                                                     \
 				NO_REAL_##ret;                                         \
-		} else {                                                               \
-			real = cell->real;                                             \
 		}                                                                      \
 		if (INGERO_CLASS_##cls != INGERO_CLASS_REGISTER) {                     \
 			t = call_enter(row, cell);                                     \

@@ -222,7 +222,8 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
 
     def same_routing(self, program, *plug_ins, calls):
         command = [f"{BIN}/{program}",
-                   *(p if p == "-g" else f"{LIB}/{p}.so" for p in plug_ins)]
+                   *(p if p == "-g" or os.path.isabs(p) else f"{LIB}/{p}.so"
+                     for p in plug_ins)]
         bare = self.run_with(command, shim=False).stdout
         self.assertEqual(self.run_with(command).stdout, bare)
         s = self.one()
@@ -245,6 +246,20 @@ print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)(q.value)(0))
         self.assertEqual(
             self.same_routing("shim_host", "plug_in_13_copy", "plug_in_13",
                               "plug_in_12", calls=6), ["131", "13", "12"] * 2)
+
+    def test_more_modules_than_a_wrapper_remembers(self):
+        modules = []
+        for n, kind in enumerate(("13", "13_copy", "12", "13_copy", "13", "12",
+                                  "13")):
+            modules.append(os.path.join(self.dir, f"module{n}.so"))
+            shutil.copy(f"{LIB}/plug_in_{kind}.so", modules[-1])
+        said = ["13", "131", "12", "131", "13", "12", "13"]
+        for first in range(len(modules)):
+            turn = slice(first, None), slice(None, first)
+            self.assertEqual(
+                self.same_routing("shim_host", *modules[turn[0]],
+                                  *modules[turn[1]], calls=14),
+                (said[turn[0]] + said[turn[1]]) * 2)
 
     def test_global_copy_goes_before_the_plug_ins_own(self):
         self.same_routing("shim_host_13", "plug_in_13_copy", "plug_in_12",
