@@ -38,6 +38,7 @@ bool ingero_use_tsc;
 
 static bool disabled;
 static bool clears_deepbind;
+static bool wants_monotonic;
 static uint64_t wanted_classes; /* bit per enum ingero_class */
 static uint64_t tsc_hz;
 
@@ -185,9 +186,10 @@ static void choose_classes(void)
 	};
 	const char *list = env("INGERO_APIS");
 	const uint64_t usual = ~(1ULL << INGERO_CLASS_GETTER);
+	uint64_t wanted;
 	bool understood = false;
 
-	wanted_classes = list && *list && *list != '-' ? 0 : usual;
+	wanted = list && *list && *list != '-' ? 0 : usual;
 	while (list && *list) {
 		bool without = *list == '-';
 		const char *word = list + without;
@@ -204,11 +206,10 @@ static void choose_classes(void)
 		if (!bits && n)
 			note_odd("INGERO_APIS", "names an unknown class; see docs/environment.md");
 		understood |= bits != 0;
-		wanted_classes = without ? wanted_classes & ~bits : wanted_classes | bits;
+		wanted = without ? wanted & ~bits : wanted | bits;
 		list = word + n + (word[n] == ',');
 	}
-	if (!understood)
-		wanted_classes = usual;
+	wanted_classes = understood ? wanted : usual;
 }
 
 bool ingero_wants(unsigned func_class)
@@ -246,12 +247,9 @@ static void choose_clock(void)
 {
 	unsigned a, b, c, d;
 	char source[32];
-	const char *wish = env("INGERO_CLOCK");
 
-	if (wish && strcmp(wish, "monotonic") == 0)
+	if (wants_monotonic)
 		return;
-	if (wish && *wish && strcmp(wish, "tsc") != 0)
-		note_odd("INGERO_CLOCK", "is neither \"tsc\" nor \"monotonic\"");
 	if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
 		return; /* the TSC is not invariant */
 	read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
@@ -775,16 +773,13 @@ static bool is_set(const char *name)
 	return value && *value && strcmp(value, "0") != 0;
 }
 
-bool ingero_keeps_deepbind(void)
-{
-	ingero_process_ready();
-	return disabled || !clears_deepbind;
-}
-
+/* At load, while there is one thread, or before: a library's constructor. */
 static void load(void)
 {
+	const char *clock = env("INGERO_CLOCK");
 	struct process *p;
 
+	stderr_identity(stderr_at_load);
 	disabled = is_set("INGERO_DISABLE");
 	clears_deepbind = is_set("INGERO_CLEAR_DEEPBIND");
 	if (disabled)
@@ -795,30 +790,52 @@ static void load(void)
 		note_odd("MADV_WIPEONFORK", "needs Linux 4.14 or later");
 		return;
 	}
+	wants_monotonic = clock && strcmp(clock, "monotonic") == 0;
+	if (clock && *clock && !wants_monotonic && strcmp(clock, "tsc") != 0)
+		note_odd("INGERO_CLOCK", "is neither \"tsc\" nor \"monotonic\"");
 	choose_classes();
-	choose_clock();
+	/* Whoever holds its lock must give back the same one: never changes again. */
 	ingero_process = p;
 }
 
+struct once {
+	uint32_t state; /* 0 not yet, 1 in progress, 2 done */
+};
+
+static void once(struct once *o, void (*what)(void))
+{
+	uint32_t none = 0;
+	uint64_t mask;
+
+	if (likely(__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == 2))
+		return;
+	mask = sys_block_signals();
+	if (__atomic_compare_exchange_n(&o->state, &none, 1, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED)) {
+		what();
+		__atomic_store_n(&o->state, 2, __ATOMIC_RELEASE);
+	}
+	while (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) != 2)
+		SYS4(SYS_sched_yield, 0, 0, 0, 0);
+	sys_restore_signals(mask);
+}
+
+static struct once loaded, clock_chosen;
+
+bool ingero_keeps_deepbind(void)
+{
+	once(&loaded, load);
+	return disabled || !clears_deepbind;
+}
+
+/* The clock at the first use of CUDA: no process without is to pay for it. */
 static bool ready(void)
 {
-	static uint32_t loaded; /* 0 no, 1 in progress, 2 yes */
-	uint32_t none = 0;
-
-	if (unlikely(__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 2)) {
-		uint64_t mask = sys_block_signals();
-
-		if (__atomic_compare_exchange_n(&loaded, &none, 1, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED)) {
-			stderr_identity(stderr_at_load);
-			load();
-			__atomic_store_n(&loaded, 2, __ATOMIC_RELEASE);
-		}
-		while (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 2)
-			SYS4(SYS_sched_yield, 0, 0, 0, 0);
-		sys_restore_signals(mask);
-	}
-	return !disabled && ingero_process->begun != FAILED;
+	once(&loaded, load);
+	if (disabled)
+		return false;
+	once(&clock_chosen, choose_clock);
+	return ingero_process->begun != FAILED;
 }
 
 bool ingero_process_ready(void)
@@ -836,10 +853,9 @@ bool ingero_process_ready(void)
 	return is_ready;
 }
 
-/* Early, while there is one thread; a library's earlier call does it, too. */
 __attribute__((constructor)) static void at_load(void)
 {
-	ready();
+	once(&loaded, load);
 }
 
 /* Calls of later exit handlers are still recorded. */

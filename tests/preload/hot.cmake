@@ -20,3 +20,13 @@ foreach(mode IN ITEMS steady memory)
   set_tests_properties(hot_path_${mode}_test PROPERTIES LABELS unit
     TIMEOUT 120 SKIP_RETURN_CODE 77)
 endforeach()
+
+# What the shim costs a process without CUDA, counted.
+add_executable(count_syscalls count_syscalls.c)
+target_compile_definitions(count_syscalls PRIVATE _GNU_SOURCE)
+target_compile_options(count_syscalls PRIVATE -O2 -Wall -Wextra)
+add_test(NAME startup_test
+  COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/startup_test.py
+    $<TARGET_FILE:ingero_cuda> $<TARGET_FILE:count_syscalls>)
+set_tests_properties(startup_test PROPERTIES LABELS unit TIMEOUT 120
+  SKIP_RETURN_CODE 77)
