@@ -585,7 +585,8 @@ class Builder {
       for (const Loss& loss : report_.losses)
         if (loss.severity >= 2) lost += loss.count;
       add("incomplete: " + FormatCount(lost) +
-          " events were lost in this window");
+          (lost == 1 ? " event was" : " events were") +
+          " lost in this window");
     }
     return out.empty() ? "complete" : out;
   }

@@ -215,11 +215,15 @@ void PrintCoverage(const View& view, const std::vector<ProcessCoverage>& all,
            "runtime (or a loader of its own) in " + c.static_runtimes[i]);
     if (!c.ways.empty())
       fact("Hooked", FormatCounted(c.hooked(), "function", "functions"));
-    for (const merge::CoverageWay& w : c.ways)
-      fact(w.way == "the PLT" ? "PLT" : w.way == "dlsym" ? "dlsym" : "Pointers",
-           fmt::format("{}: {}", w.way,
-                       w.entries.empty() ? "names not recorded"
-                                         : Words(w.entries)));
+    for (const merge::CoverageWay& w : c.ways) {
+      // The way is the label, or begins the list.
+      const std::string names =
+          w.entries.empty() ? "names not recorded" : Words(w.entries);
+      if (w.way == "the PLT" || w.way == "dlsym")
+        fact(w.way == "dlsym" ? "dlsym" : "PLT", names);
+      else
+        fact("Pointers", w.way + ": " + names);
+    }
     for (size_t i = 0; i < c.escapes.size(); ++i) {
       const merge::CoverageEscape& e = c.escapes[i];
       fact(i == 0 ? "Escaped" : "",

@@ -55,12 +55,31 @@ void PrintError(const Io& io, std::string_view where,
   Write(io.err, line);
 }
 
+namespace {
+
+// What to do where writing failed.
+const char* WriteAdvice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return "; free some space or write elsewhere";
+    case EBADF:
+      return "; standard output is closed or not for writing: open it, or "
+             "write to a file";
+    default:
+      return "; write elsewhere";
+  }
+}
+
+}  // namespace
+
 bool FinishOutput(const Io& io, std::string_view where) {
   if (std::fflush(io.out) == 0 && std::ferror(io.out) == 0) return true;
   int error = errno;
   PrintError(io, where,
              std::string("cannot write the output: ") + std::strerror(error) +
-                 "; free some space or write elsewhere");
+                 WriteAdvice(error));
   return false;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_probe/options.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 
@@ -83,6 +85,20 @@ Result<uint64_t> RingBytes(uint64_t asked) {
   return std::bit_ceil(std::max(asked, page));
 }
 
+Status CheckReadyFile(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  const std::string folder = slash == path.npos ? "."
+                             : slash == 0       ? "/"
+                                                : path.substr(0, slash);
+  if (access((folder + "/.").c_str(), W_OK | X_OK) != 0)
+    return Status::Errno("make a file in " + folder, errno);
+  struct stat st;
+  if (path.ends_with('/') ||
+      (lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)))
+    return Status::Error(path + " is a folder; name a file");
+  return {};
+}
+
 ParsedArgs ParseArgs(int argc, char** argv) {
   ParsedArgs parsed;
   Options& o = parsed.options;
@@ -136,6 +152,10 @@ ParsedArgs ParseArgs(int argc, char** argv) {
     if (*rounded != *asked)
       o.note = "--buffer " + buffer + ": rounded up to " +
                FormatBytes(*rounded) + " (a power of two of at least a page)";
+  }
+  if (!o.ready_file.empty()) {
+    if (Status can = CheckReadyFile(o.ready_file); !can.ok())
+      return usage("--ready-file", can);
   }
   return parsed;
 }

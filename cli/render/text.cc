@@ -318,7 +318,10 @@ class TextReport {
           fmt::format("{} ({})", FormatCounted(k.count, "event", "events"),
                       Name(key.second));
       if (k.ranges > 1) text += fmt::format(" in {} places", k.ranges);
-      text += fmt::format(", {}: {}", Between(k.range), Sentence(k.text));
+      // It may begin before the first event that was kept.
+      const Interval shown{std::max(k.range.begin, r_.span.begin),
+                           std::max(k.range.end, r_.span.begin)};
+      text += fmt::format(", {}: {}", Between(shown), Sentence(k.text));
       Fact(key.first <= -2 ? Toned(Tone::kRed, "Lost") : "Notice", text);
     }
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace ingero::kernel_probe {
@@ -25,6 +26,19 @@ TEST(OptionsTest, DurationsHaveUnits) {
   EXPECT_EQ(ParseDuration("2h")->value, 7'200'000'000'000);
   for (const char* bad : {"", "s", "0", "-1s", "5 parsecs", "1e300h", "nan"})
     EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+}
+
+// Before anything is made: a stream of 0 bytes was left behind.
+TEST(OptionsTest, ReadyFileIsCheckedAtOnce) {
+  const std::string folder = ::testing::TempDir();
+  EXPECT_TRUE(CheckReadyFile(folder + "/ready").ok());
+  EXPECT_TRUE(CheckReadyFile("ready").ok());
+  for (const std::string& bad :
+       {std::string("/does/not/exist/ready"), std::string("/dev/null/ready"),
+        folder, folder + "/new/"}) {
+    EXPECT_FALSE(CheckReadyFile(bad).ok()) << bad;
+    EXPECT_EQ(Parse({"--ready-file", bad.c_str()}).exit_status, 2) << bad;
+  }
 }
 
 TEST(OptionsTest, SizesArePowersOf1024) {

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the shim counts as lost is said at the end of the way: each loss planted
+in a real process, then merged and explained, as text and as JSON, by name, with
+its count and, where known, its time.
+
+  losses_test.py --ingero I --shim S --client harm_client --tests tests/preload
+"""
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OPTIONS = None
+IDS = {1: "write-failed", 2: "no-slot", 3: "reentrant"}
+
+
+class LossesTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="ingero-losses-", dir="/var/tmp")
+        # For those that become nobody.
+        os.chmod(self.dir, 0o755)
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.trace = os.path.join(self.dir, "trace")
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
+        self.env["INGERO_DIR"] = self.trace
+
+    def record(self, *args, file_bytes=None):
+        def limit():
+            if file_bytes:
+                resource.setrlimit(resource.RLIMIT_FSIZE,
+                                   (file_bytes, file_bytes))
+        return subprocess.run([OPTIONS.client, *map(str, args)],
+                              env={**self.env, "LD_PRELOAD": OPTIONS.shim},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=120, preexec_fn=limit)
+
+    def ingero(self, *args):
+        return subprocess.run([OPTIONS.ingero, *args], env=self.env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=120)
+
+    def check(self, *expected):
+        """The stream's own counters, which are to hold all of `expected`,
+        against what is said."""
+        stream, = read_stream.load_folder(self.trace)
+        self.assertLessEqual(set(expected), {IDS[i] for i in stream.lost})
+        merged = self.ingero("merge", "--strict")
+        self.assertEqual(merged.returncode, 3, merged.stderr)
+        text = self.ingero("explain")
+        self.assertEqual(text.returncode, 0, text.stderr)
+        report = json.loads(self.ingero("explain", "--json").stdout)
+        losses = report["trace"]["losses"]
+        for loss, count in stream.lost.items():
+            name = IDS[loss]
+            rows = [r for r in losses if r["id"] == name]
+            self.assertEqual(sum(r["count"] for r in rows), count, name)
+            for r in rows:
+                self.assertEqual((r["side"], r["severity"]), ("cuda", "loss"))
+                self.assertLess(r["begin_ns"], r["end_ns"])
+                self.assertTrue(r["text"])
+                self.assertIn(f"{r['count']} x {name}",
+                              " ".join(merged.stderr.split()))
+            said = " ".join(text.stdout.split())
+            self.assertIn(f"({name})", said)
+            self.assertRegex(said, f"{count:,} events? .{name}")
+            self.assertNotIn("-0.0", said)
+            # Placed in time: within the trace, and what a thread knows of its
+            # own records not over all of it.
+            span = report["trace"]["span"]
+            if sum(x[1] for x in stream.losses if x[0] == loss) == count:
+                self.assertGreater(rows[0]["begin_ns"], span["begin_ns"])
+        return stream
+
+    def test_descriptors_used_up(self):
+        self.record("trouble", 3000, "descriptors")
+        self.check("write-failed", "no-slot")
+
+    def test_system_calls_denied(self):
+        done = self.record("trouble", 3000, "seccomp")
+        if done.stdout.startswith("skip"):
+            self.skipTest(done.stdout)
+        self.check("write-failed")
+
+    def test_folder_out_of_reach(self):
+        if os.geteuid() != 0:
+            self.skipTest("chroot and setuid need root")
+        for how in "chroot", "setuid":
+            self.record("trouble", 3000, how)
+            self.check("write-failed", "no-slot")
+            shutil.rmtree(self.trace)
+
+    def test_no_space_in_the_middle(self):
+        done = self.record("trouble", 5000, "none", file_bytes=5 << 16)
+        self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
+        stream = self.check("write-failed")
+        self.assertGreater(len(stream.calls), 5000)
+
+    def test_recording_that_began_late(self):
+        self.record("late_start", 700)
+        self.check("no-slot")
+
+    def test_handlers_that_jump_out_of_the_recorder(self):
+        self.record("jumps", 500)
+        stream, = read_stream.load_folder(self.trace)
+        if 3 not in stream.lost:
+            self.skipTest("no handler came while a record was being written")
+        self.check("reentrant")
+
+    def test_deleted_folder(self):
+        # The file is gone, and with it what it counted: merge says that there
+        # is nothing.
+        self.record("trouble", 3000, "deleted")
+        merged = self.ingero("merge")
+        self.assertEqual(merged.returncode, 1)
+        self.assertIn("nothing to merge", merged.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in "ingero", "shim", "client", "tests":
+        parser.add_argument(f"--{name}", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    sys.path.insert(0, OPTIONS.tests)
+    import read_stream
+    unittest.main(argv=[sys.argv[0], "-v", *rest])
