@@ -212,7 +212,18 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
     }
     if (const auto s = seen.find(process); s != seen.end()) {
       c.shim_mapped = s->second & INGERO_CUDA_SHIM_MAPPED;
-      if (!c.recorded) c.not_recorded = WhyNotRecorded(s->second);
+      const auto parent = found.find(processes[process].parent);
+      c.idle_child = !c.recorded && c.shim_mapped &&
+                     !(s->second & INGERO_CUDA_DISABLED) &&
+                     parent != found.end() && parent->second.calls > 0 &&
+                     parent->second.deep_bound.empty();
+      if (c.idle_child)
+        c.not_recorded = fmt::format(
+            "it made no CUDA call; its libraries are those of {}, which was "
+            "recorded (as a data loader's workers)",
+            NameOf(processes[parent->first]));
+      else if (!c.recorded)
+        c.not_recorded = WhyNotRecorded(s->second);
     }
     if (c.recorded && c.calls == 0)
       c.not_recorded =
@@ -228,6 +239,8 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
 
 std::string CoverageSentence(const ProcessCoverage& c, const Process& process) {
   const std::string name = NameOf(process);
+  if (c.idle_child)
+    return fmt::format("no calls of {}: {}", name, c.not_recorded);
   if (!c.recorded) {
     std::string library = c.libraries.empty() ? "a CUDA library"
                                               : c.libraries[0].name;

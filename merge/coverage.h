@@ -56,6 +56,8 @@ struct ProcessCoverage {
   std::string not_recorded;
   // The companion saw the shim in it: it was ready, and nothing came.
   bool shim_mapped = false;
+  // A child of a recorded process that made no call itself: a loader's worker.
+  bool idle_child = false;
 
   size_t hooked() const;  // functions, over all ways
   std::vector<std::string> Escaped() const;  // without those by design

@@ -534,7 +534,9 @@ class TextReport {
     for (size_t i = 0; i < n; ++i)
       table.rows.push_back({FunctionName(cold[i]->func),
                             FormatCount(cold[i]->first_uses),
-                            FormatDuration(cold[i]->first_use_time)});
+                            cold[i]->first_use_time > Ns(0)
+                                ? FormatDuration(cold[i]->first_use_time)
+                                : "within others"});
     page_.Add(table, 2);
     if (n < cold.size())
       page_.Paragraph(

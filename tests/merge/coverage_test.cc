@@ -155,6 +155,35 @@ TEST(Coverage, SaysWhoUsedCudaUnrecorded) {
   EXPECT_NE(lines[1].find("calls of python3/12 seen"), std::string::npos);
 }
 
+TEST(Coverage, AWorkerThatMadeNoCallIsNoAlarm) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  for (uint32_t pid : {10u, 11u, 12u})
+    k.Task({.t = kT0, .tid = pid, .tgid = pid,
+            .parent_tgid = pid == 10 ? 1u : 10u, .start_ns = pid,
+            .text = "python3"});
+  k.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
+  k.Sample(kT0 + kMs, Metric::kCudaProcess, 11, INGERO_CUDA_SHIM_MAPPED,
+           "/lib/libcuda.so.1");
+  // This one could not have been recorded.
+  k.Sample(kT0 + kMs, Metric::kCudaProcess, 12, 0, "/lib/libcuda.so.1");
+  k.Write(dir / "kernel-1-1.ingero");
+  CudaStreamBuilder s(10, kT0, 10);
+  AddNames(&s);
+  s.Call(10, kSync, kT0, 500);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto merged = MergeDir(dir);
+  ASSERT_TRUE(merged.ok());
+  auto coverage = CoverageOf(merged->store_path);
+  EXPECT_NE(coverage[11].not_recorded.find("made no CUDA call; its libraries "
+                                           "are those of python3/10"),
+            std::string::npos)
+      << coverage[11].not_recorded;
+  EXPECT_FALSE(coverage[12].idle_child);
+  EXPECT_NE(coverage[12].not_recorded.find("was not in its environment"),
+            std::string::npos);
+}
+
 TEST(Coverage, VersionsAreThoseOfFileNames) {
   EXPECT_EQ(VersionOfLibrary("libcudart.so.13.0.96"), "13.0.96");
   EXPECT_EQ(VersionOfLibrary("libcudart-0a1b2c.so.12"), "12");
