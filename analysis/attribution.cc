@@ -437,7 +437,7 @@ class Attributor {
         case ThreadState::kRunnable: {
           out->runnable += part;
           timelines_.ForHolders(
-              s->cpu, {low, t}, [&](const CpuSegment& h, Interval i) {
+              s->cpu, {std::clamp(s->ThrottledEnd(), low, t), t}, [&](const CpuSegment& h, Interval i) {
                 if (h.thread == kNone || h.thread == thread) return;
                 for (auto& [holder, time] : partial->holders)
                   if (holder == h.thread) {

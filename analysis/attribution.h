@@ -5,10 +5,11 @@
 // submission is cut into FeedState intervals. Every interval in which the GPU
 // was or may have been starved is walked back from its end (the submission
 // that ended it): while the submitting thread ran it was host work; while it
-// was runnable it waited for whoever held the CPU; while it slept the walk
-// jumps to the thread that woke it, at the moment of the waking, and goes on
-// there, down to the interval's begin. Every nanosecond lands on exactly one
-// PathCell; what cannot be known lands on kUnknown.
+// was runnable it waited for whoever held the CPU, or for the next period of
+// its cgroup's CPU quota; while it slept the walk jumps to the thread that woke
+// it, at the moment of the waking, and goes on there, down to the interval's
+// begin. Every nanosecond lands on exactly one PathCell; what cannot be known
+// lands on kUnknown.
 //
 // Invariants (asserted on every fixture; in release builds too, where input
 // that cannot be true is counted and never stops a merge):
@@ -61,6 +62,7 @@ enum class Reason : uint8_t {
   kStopped = 10,
   kBlocked = 11,     // uninterruptible sleep that is not block I/O
   kSubmitting = 12,  // inside the submitting call itself (launch, copy)
+  kThrottled = 13,   // runnable; its cgroup had used up its CPU quota
 };
 
 // Whether the GPU is known to have been starved during these ns.

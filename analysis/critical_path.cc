@@ -223,9 +223,11 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
                    [&](Interval i) { return segment.PagesIn(i.begin, i.end); });
             });
         break;
-      case ThreadState::kRunnable:
+      case ThreadState::kRunnable: {
+        // Whoever ran meanwhile is not to blame for a quota.
+        const Ns free = std::clamp(segment.ThrottledEnd(), low, t);
         cell.reason = Reason::kWaitingForCpu;
-        timelines_.ForHolders(segment.cpu, {low, t},
+        timelines_.ForHolders(segment.cpu, {free, t},
                               [&](const CpuSegment& holder, Interval part) {
                                 PathCell c = cell;
                                 // Its own last instants as the CPU's owner
@@ -234,7 +236,10 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
                                   c.culprit = holder.thread;
                                 emit(c, part, no_pages);
                               });
+        cell.reason = Reason::kThrottled;
+        if (low < free) emit(cell, {low, free}, no_pages);
         break;
+      }
       case ThreadState::kDisk:
         cell.reason = Reason::kDiskWait;
         cell.syscall = segment.syscall;

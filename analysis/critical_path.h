@@ -2,10 +2,10 @@
 // The backward walk over one starved piece, and the folding of what it finds.
 //
 // From the piece's end the walk follows the thread that ended it: running time
-// is its own, runnable time belongs to whoever held the CPU, sleep leads to
-// the thread that ended the sleep, at that moment. Chains end at an interrupt,
-// the idle task or a kernel thread: there the sleeper's system call says what
-// it waited for.
+// is its own, runnable time belongs to whoever held the CPU or to the cgroup's
+// CPU quota, sleep leads to the thread that ended the sleep, at that moment.
+// Chains end at an interrupt, the idle task or a kernel thread: there the
+// sleeper's system call says what it waited for.
 //
 // Invariants: (1) the stretches emitted for a piece tile it exactly.
 //             (2) time only moves backward; hops without progress are bounded.

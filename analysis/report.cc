@@ -25,6 +25,8 @@ constexpr double kBoundBusy = 0.80, kBoundIdle = 0.10;
 constexpr double kBacklogBusy = 0.50;
 constexpr double kUnexplainedShare = 0.20;
 constexpr size_t kMaxWindows = 8;
+// Counters that are read once a second: so far around the window, there is one.
+constexpr Ns kSampleReach{1'100'000'000};
 
 Severity SeverityOf(double share) {
   return share >= kHighShare     ? Severity::kHigh
@@ -205,26 +207,72 @@ class Builder {
       if (w == nullptr) continue;
       (cell.certainty == Certainty::kKnown ? w->facts.known
                                            : w->facts.possible) += cell.time;
+      if (cell.reason == Reason::kThrottled) w->facts.throttled += cell.time;
       if (cell.thread < report_.threads.size() &&
           report_.threads[cell.thread].process != kNone)
         w->facts.on_path.insert(report_.threads[cell.thread].process);
     }
-    double percent = 0;
-    uint64_t samples = 0;
-    auto sample_cursor = source_.trace().Samples(report_.window);
-    Sample s;
-    while (sample_cursor->Next(&s))
-      if (s.metric == static_cast<uint16_t>(Metric::kGpuUtilization)) {
-        percent += static_cast<double>(s.value);
-        ++samples;
-      }
+    const double gpu_utilization = Samples();
     for (Work& w : work_) {
       w.facts.has_kernel = kernel;
       if (kernel) Unscheduled(&w);
-      if (samples > 0)
-        w.facts.gpu_utilization =
-            percent / static_cast<double>(samples) / 100.0;
+      w.facts.gpu_utilization = gpu_utilization;
     }
+  }
+
+  // CPU quotas; returns the mean GPU utilisation, below 0 = not measured.
+  double Samples() {
+    double percent = 0;
+    uint64_t samples = 0;
+    // Counters as first seen.
+    std::map<std::pair<uint16_t, uint64_t>, uint64_t> first;
+    auto cursor = source_.trace().Samples(
+        {report_.window.begin - kSampleReach, report_.window.end + kSampleReach});
+    Sample s;
+    while (cursor->Next(&s)) {
+      const auto cgroup = [&]() -> CpuCgroup& {
+        CpuCgroup& c = report_.cpu_cgroups[s.instance];
+        c.id = s.instance;
+        if (!s.text.empty()) c.path = s.text;
+        return c;
+      };
+      const auto grown = [&] {
+        const auto begin =
+            first.try_emplace({s.metric, s.instance}, s.value).first->second;
+        return s.value - std::min(s.value, begin);
+      };
+      switch (static_cast<Metric>(s.metric)) {
+        case Metric::kGpuUtilization:
+          if (!report_.window.Contains(s.t)) break;
+          percent += static_cast<double>(s.value);
+          ++samples;
+          break;
+        case Metric::kThrottleClock:
+          if (s.value != 0) report_.quota_told_apart = true;
+          break;
+        case Metric::kCgroupQuotaAbove:
+          cgroup().above = s.value;
+          break;
+        case Metric::kCgroupQuotaNs:
+          cgroup().quota = Ns(static_cast<int64_t>(s.value));
+          break;
+        case Metric::kCgroupPeriodNs:
+          cgroup().period = Ns(static_cast<int64_t>(s.value));
+          break;
+        case Metric::kCgroupPeriods:
+          cgroup().periods = grown();
+          break;
+        case Metric::kCgroupThrottled:
+          cgroup().throttled_periods = grown();
+          break;
+        case Metric::kCgroupThrottledNs:
+          cgroup().throttled_ns = grown();
+          break;
+        default:
+          break;
+      }
+    }
+    return samples > 0 ? percent / static_cast<double>(samples) / 100.0 : -1;
   }
 
   void Unscheduled(Work* w) {
@@ -273,6 +321,10 @@ class Builder {
         (cell.certainty == Certainty::kKnown ? t.known : t.possible) += taken;
         t.stretches += cell.stretches;
         t.pages += cell.pages;
+        if (cell.reason == Reason::kWaitingForCpu &&
+            cell.certainty == Certainty::kKnown &&
+            context.MaybeThrottled(context.ProcessOf(cell.thread)))
+          t.maybe_quota += taken;
         if (cell.thread != kNone) t.threads[cell.thread] += taken;
         if (cell.culprit != kNone) t.culprits[cell.culprit] += taken;
         if (cell.func != kNone) t.functions[cell.func] += taken;
@@ -280,6 +332,35 @@ class Builder {
         t.buckets[cell.range.begin.value / kBucket.value] += taken;
       }
     }
+    for (Work& w : work_)
+      for (Tally& t : w.tallies)
+        if (t.maybe_quota > Ns(0)) LimitByQuota(&w, &t);
+  }
+
+  // The program was throttled and waited for CPUs, and which wait was due to
+  // what is not told: of either, only what the other cannot be is known.
+  void LimitByQuota(Work* w, Tally* t) const {
+    const Context context(report_, w->facts);
+    std::set<const CpuCgroup*> cgroups;
+    for (const auto& [thread, time] : t->threads)
+      cgroups.insert(context.QuotaOf(context.ProcessOf(thread)));
+    Ns throttled;
+    for (const CpuCgroup* c : cgroups)
+      if (c != nullptr) throttled += Ns(static_cast<int64_t>(c->throttled_ns));
+    const Ns all = t->maybe_quota;
+    t->maybe_quota = std::min(all, throttled);
+    t->known -= t->maybe_quota;
+    t->possible += t->maybe_quota;
+    if (t != &w->tallies[QuotaRule()]) return;
+    // More waits than the quota can account for: nobody's.
+    t->known -= all - t->maybe_quota;
+    w->tallies.back().known += all - t->maybe_quota;
+  }
+  static size_t QuotaRule() {
+    const auto rules = Rules();
+    size_t r = 0;
+    while (std::string_view(rules[r]->cause) != "cgroup-quota") ++r;
+    return r;
   }
 
   void Roles() {
@@ -388,7 +469,7 @@ class Builder {
     if (worst.empty()) return;
     const Ns at = worst.begin - report_.window.begin;
     Ns starved;
-    std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, copying;
+    std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, throttled;
     std::map<FuncIndex, Ns> calls;
     CallClass ended_by = CallClass::kOther;
     auto cursor = source_.Paths(worst);
@@ -405,6 +486,10 @@ class Builder {
           running[cell.thread] += cell.time;
           break;
         case ThreadState::kRunnable:
+          if (cell.reason == Reason::kThrottled) {
+            throttled[cell.thread] += cell.time;
+            break;
+          }
           waiting[cell.thread] += cell.time;
           if (cell.culprit != kNone) holders[cell.culprit] += cell.time;
           break;
@@ -434,6 +519,12 @@ class Builder {
                     ? std::string("; who held it is not known.")
                     : "; held by " + context.Top(holders, 3, sum(waiting)) +
                           ".")});
+    if (!throttled.empty())
+      f->timeline.push_back({TimelineLine::Layer::kSystem, at,
+                             "Ready but out of CPU quota for " +
+                                 FormatDuration(sum(throttled)) + ": " +
+                                 context.Top(throttled, 2, sum(throttled)) +
+                                 "."});
     if (!sleeping.empty())
       f->timeline.push_back({TimelineLine::Layer::kSystem, at,
                              "Asleep for " + FormatDuration(sum(sleeping)) +
@@ -519,6 +610,10 @@ class Builder {
       if (!unexplained) Culprits(context, t, &f);
       Timeline(context, t, &f);
       rules[r]->describe(context, t, &f);
+      if (t.maybe_quota > Ns(0) && r != QuotaRule())
+        f.claim += " For up to " + FormatDuration(t.maybe_quota) +
+                   " of it the program's CPU quota may be the reason instead: "
+                   "this recording does not tell the two apart.";
       CommonEvidence(w, t, &f);
       report_.findings.push_back(std::move(f));
     }
@@ -533,9 +628,10 @@ class Builder {
                   FormatDuration(t.known) +
                       " of known starvation is on the critical path with this "
                       "cause.");
-    if (t.possible > Ns(0))
-      AddEvidence(f, "possible_ns", static_cast<double>(t.possible.value), "ns",
-                  FormatDuration(t.possible) +
+    const Ns possible = t.possible - t.maybe_quota;
+    if (possible > Ns(0))
+      AddEvidence(f, "possible_ns", static_cast<double>(possible.value), "ns",
+                  FormatDuration(possible) +
                       " more, during which it is not known whether the GPU "
                       "still had work.");
     if (!t.syscalls.empty()) {
@@ -667,8 +763,16 @@ class Builder {
     if (work_.empty())
       report_.not_evaluated.push_back(
           {"gpu-bound", "no GPU work was recorded in this window"});
+    bool quota_found = false;
+    for (const Finding& f : report_.findings)
+      quota_found = quota_found || f.cause == "cgroup-quota";
+    if (kernel && !report_.quota_told_apart && !quota_found)
+      report_.not_evaluated.push_back(
+          {"cgroup-quota",
+           "the recording does not say how long each wait for a CPU was due to "
+           "a quota (this needs a newer kernel, or a newer ingero-kprobe)"});
     // Known by name, judged by no rule of this version.
-    for (const char* cause : {"cgroup-quota", "reclaim-swap", "lazy-load-stall",
+    for (const char* cause : {"reclaim-swap", "lazy-load-stall",
                               "host-callback", "slow-wakeup", "fork-storm",
                               "worker-died", "gpu-shared", "gpu-throttled"})
       report_.not_evaluated.push_back({cause, "no rule in this version"});

@@ -136,6 +136,17 @@ struct TraceFacts {
   std::vector<std::string> missing;  // what was not recorded, and so ...
 };
 
+// A cgroup with a CPU quota, or below one.
+struct CpuCgroup {
+  uint64_t id = 0;
+  uint64_t above = 0;  // id of the nearest one above with a quota; 0 = none
+  std::string path;
+  Ns quota, period;  // CPU time in each period; 0 = no quota of its own
+  // Within the window and a sample's distance around it. A period counts as
+  // throttled if the quota did not last; the time is summed over CPUs.
+  uint64_t periods = 0, throttled_periods = 0, throttled_ns = 0;
+};
+
 struct Report {
   Interval window;  // asked, clipped to the span
   Interval span;
@@ -154,6 +165,9 @@ struct Report {
   std::string verdict;  // one or two sentences: the answer
   // By process: what taking a page cost it. 0 = not known. See PageCosts().
   std::vector<Ns> page_costs;
+  std::map<uint64_t, CpuCgroup> cpu_cgroups;  // by id
+  // Each wait for a CPU says how much of it was due to a CPU quota.
+  bool quota_told_apart = false;
 };
 
 // What BuildReport reads: the trace, plus what attribution stored. Rows that

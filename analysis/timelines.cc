@@ -315,6 +315,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
       if (s.wake) c.wake = *s.wake;
       c.waker = s.waker;
       c.irq = s.wake_from_irq;
+      c.throttled = s.next_throttled;
       Touch(s.next, c);
     }
     Now& now = now_[s.next];
@@ -333,6 +334,8 @@ void Timelines::Apply(const Switch& s, bool emit) {
     } else if (emit && now.state == ThreadState::kRunnable) {
       Head(s.next).segment.cpu = s.cpu;
     }
+    if (emit && now.state == ThreadState::kRunnable)
+      Head(s.next).segment.throttled = s.next_throttled;
     Change(s.next, ThreadState::kRunning, s.t, s.cpu, -1, emit);
   }
 
@@ -368,6 +371,7 @@ void Timelines::AppendTail(const Now& now, const Carry& carry,
     }
     if (last.state == ThreadState::kRunnable) {
       last.cpu = carry.cpu;
+      last.throttled = carry.throttled;
     } else if (carry.has_wake) {
       last.waker = carry.waker;
       last.woken_by_irq = carry.irq;
@@ -378,6 +382,7 @@ void Timelines::AppendTail(const Now& now, const Carry& carry,
         runnable.end = carry.t;
         runnable.state = ThreadState::kRunnable;
         runnable.cpu = carry.cpu;
+        runnable.throttled = carry.throttled;
         out->push_back(runnable);
       }
     }

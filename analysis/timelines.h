@@ -22,6 +22,7 @@
 #ifndef INGERO_ANALYSIS_TIMELINES_H_
 #define INGERO_ANALYSIS_TIMELINES_H_
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,13 @@ struct Segment {
   uint16_t cpu = 0;  // running on; runnable: the CPU that it ran on at last
   ThreadState state = ThreadState::kUnknown;
   bool woken_by_irq = false;
+  // Runnable: for so long of it the cgroup was out of CPU quota. Taken to be
+  // its first part: a quota that ends ends the wait for it, not for the CPU.
+  Ns throttled;
+
+  Ns ThrottledEnd() const {
+    return throttled <= Ns(0) ? begin : begin + std::min(throttled, end - begin);
+  }
 
   // Pages of [from, to), in proportion; sums are exact over any partition.
   uint64_t PagesIn(Ns from, Ns to) const;
@@ -117,6 +125,7 @@ class Timelines {
     ThreadIndex waker = kNone;
     Ns t;  // of the switch
     Ns wake;
+    Ns throttled;
     uint64_t pages = 0;
   };
   struct Node {

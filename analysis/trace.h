@@ -45,7 +45,7 @@ struct Process {
   bool has_cuda = false;   // a CUDA stream of it was merged
   bool is_ingero = false;  // our own companion or merge: never blamed
   bool is_kernel = false;  // kernel thread
-  uint64_t cgroup_id = 0;
+  uint64_t cgroup_id = 0;  // of the cpu controller, as of the last event
   uint32_t cpus_allowed = 0;  // by its affinity at its first CUDA call; 0 = not
                               // known
 };
@@ -159,6 +159,9 @@ struct Switch {
   uint64_t prev_pages = 0;     // pages allocated since its previous switch-out
   uint64_t prev_min_faults = 0, prev_maj_faults = 0;
   Ns prev_kernel;  // of its CPU time, in the kernel; sampled by the tick
+  // Of the time that `next` was runnable until now: its cgroup was out of CPU
+  // quota.
+  Ns next_throttled;
 };
 
 // State of a thread at some moment.
@@ -184,7 +187,7 @@ struct Loss {
 struct Sample {
   Ns t;
   uint16_t metric;  // base/tables.h Metric
-  uint32_t instance;
+  uint64_t instance;
   uint64_t value;
   std::string text;
 };

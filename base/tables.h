@@ -27,7 +27,7 @@ enum Col : size_t {
   kPrevSyscall,  // number + 1; 0 = none
   kPrevArg0, kPrevArg1, kWakeT, kWakerTid, kWakerTgid, kPrevPages,
   kPrevLargeAllocs, kPrevMinFaults, kPrevMajFaults, kPrevKernelUs,
-  kCount
+  kNextThrottledNs, kCount
 };
 inline constexpr Column kColumns[] = {
     {"t_ns", kDelta},        {"prev_tid", kDelta},   {"prev_tgid", kDelta},
@@ -36,7 +36,8 @@ inline constexpr Column kColumns[] = {
     {"prev_arg1", kPlain},   {"wake_ns", kMinusTime}, {"waker_tid", kPlain},
     {"waker_tgid", kPlain},  {"prev_pages", kPlain},
     {"prev_large_allocs", kPlain}, {"prev_min_faults", kPlain},
-    {"prev_maj_faults", kPlain}, {"prev_kernel_us", kPlain}};
+    {"prev_maj_faults", kPlain}, {"prev_kernel_us", kPlain},
+    {"next_throttled_ns", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{1, "switches", kColumns, false};
 }  // namespace switch_table
@@ -86,7 +87,8 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kMemAvailableBytes, 12, "mem.available", "bytes", "")                    \
   X(kMemTotalBytes, 13, "mem.total", "bytes", "")                            \
   X(kSwapUsedBytes, 14, "swap.used", "bytes", "")                            \
-  X(kCgroupPeriods, 15, "cgroup.periods", "count", "cgroup id; text path")   \
+  X(kCgroupPeriods, 15, "cgroup.periods", "count",                           \
+    "id of a cgroup with a quota of its own; text: its path")                \
   X(kCgroupThrottled, 16, "cgroup.throttled", "count", "cgroup id")          \
   X(kCgroupThrottledNs, 17, "cgroup.throttled_time", "ns", "cgroup id")      \
   X(kGpuUtilization, 18, "gpu.utilization", "percent", "GPU")                \
@@ -100,7 +102,14 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kSwitchesSeen, 25, "ingero.switches_seen", "count",                      \
     "cpu; switches that the BPF program saw: recorded + lost")               \
   X(kCudaProcess, 26, "cuda.process", "enum ingero_cuda_process",            \
-    "pid of a process with a CUDA library mapped; text: its path")
+    "pid of a process with a CUDA library mapped; text: its path")           \
+  X(kCgroupQuotaNs, 27, "cgroup.quota", "ns a period", "cgroup id")          \
+  X(kCgroupPeriodNs, 28, "cgroup.period", "ns", "cgroup id")                 \
+  X(kCgroupQuotaAbove, 29, "cgroup.quota_above",                             \
+    "id of the nearest cgroup above that has a quota; 0 = none",             \
+    "id of a cgroup with or below a quota; text: its path")                  \
+  X(kThrottleClock, 30, "cgroup.throttle_clock",                             \
+    "enum ingero_throttle_clock", "")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

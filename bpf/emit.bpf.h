@@ -39,6 +39,10 @@ struct ingero_task_state {
 	u64 min_flt;
 	u64 maj_flt;
 	u64 stime_ns;
+	/* When it became runnable: its cgroup's runqueue, 0 = not looked at, and
+	 * what throttled_ns() said of that. */
+	u64 throttle_rq;
+	u64 throttle_base_ns;
 };
 
 struct {

@@ -74,6 +74,43 @@ struct thread_info {
 	u32 status;
 };
 
+/* What is runnable of one cgroup on one CPU. */
+struct task_group;
+
+struct rq {
+	u64 clock;
+	u64 clock_task;
+	u64 clock_pelt;
+	u64 lost_idle_time;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+	struct task_group *tg;
+};
+
+/* See enum ingero_throttle_clock. */
+struct cfs_rq___self {
+	u64 throttled_clock_self;
+	u64 throttled_clock_self_time;
+};
+
+struct cfs_rq___pelt {
+	int throttle_count;
+	u64 throttled_clock_pelt;
+	u64 throttled_clock_pelt_time;
+};
+
+struct cfs_rq___task {
+	int throttle_count;
+	u64 throttled_clock_task;
+	u64 throttled_clock_task_time;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	void *stack;
@@ -83,6 +120,8 @@ struct task_struct {
 	int exit_code;
 	int pid;
 	int tgid;
+	int prio;
+	struct sched_entity se;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
@@ -146,6 +185,7 @@ struct bpf_iter__task {
 #define TS_COMPAT 0x2	    /* thread_info.status: in a 32-bit system call */
 #define THREAD_SIZE 16384   /* x86-64 */
 #define NR_SCHED_YIELD 24   /* x86-64 */
+#define MAX_RT_PRIO 100	    /* task_struct.prio below: no quota holds it */
 #define PREEMPT_HARDIRQ_NMI 0x00ff0000
 #define PREEMPT_SOFTIRQ 0x00000100 /* serving one, not just disabled */
 

@@ -37,12 +37,28 @@ struct ingero_cpu_state {
 };
 INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
 
+/*
+ * How this kernel accounts for each runqueue of a cgroup how long it was out of
+ * quota (on disk: metric cgroup.throttle_clock).
+ */
+enum ingero_throttle_clock {
+	INGERO_THROTTLE_NONE = 0, /* it does not, or in a way unknown to us */
+	/* 6.6: while a thread of it wanted to run (677ea015f231). */
+	INGERO_THROTTLE_SELF = 1,
+	/* 5.19 to 6.5: on the clock of load tracking, which runs slower on a
+	 * CPU below its highest frequency (64eaf50731ac). */
+	INGERO_THROTTLE_PELT = 2,
+	/* Before 5.19: on the clock without interrupt time. */
+	INGERO_THROTTLE_TASK = 3,
+};
+
 /* The only object in section .rodata.config. */
 struct ingero_probe_config {
 	/* 5.18: sched_switch passes prev_state (fa2c3254d7cf). */
 	__u32 switch_has_state;
 	/* 6.8: mark_victim passes the task, earlier its pid. */
 	__u32 victim_is_task;
+	__u32 throttle_clock; /* enum ingero_throttle_clock */
 };
 
 /* A thread whose pages reach this is flushed without waiting for a switch. */

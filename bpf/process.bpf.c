@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Births, programs, names and ends of tasks. */
+/* Births, programs, names, cgroups and ends of tasks. */
 #include "emit.bpf.h"
 
 /*
@@ -65,6 +65,21 @@ int BPF_PROG(on_task_rename, struct task_struct *task, const char *comm)
 		return 0;
 	fill_task(e, task, INGERO_TASK_EVENT_RENAME, NULL);
 	bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), comm);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* code: 1 where all threads of its process moved with it. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_cgroup_attach_task, struct cgroup *cgroup, const char *path,
+	     struct task_struct *task, bool threadgroup)
+{
+	struct ingero_ring_task *e = reserve_task_event();
+
+	if (!e)
+		return 0;
+	fill_task(e, task, INGERO_TASK_EVENT_CGROUP, NULL);
+	e->code = threadgroup;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -14,6 +14,88 @@ static __always_inline u32 task_state(struct task_struct *task)
 	return ((struct task_struct___old_state *)task)->state;
 }
 
+/*
+ * ns for which the cgroup's threads on this CPU have been out of quota so far,
+ * the current stretch included; it grows only while they are. READ(pointer,
+ * member): how memory is read, since a pointer that a map kept is a number to
+ * the verifier.
+ */
+#define THROTTLED_NS(cfs_rq, READ) ({					      \
+	struct rq *rq = READ(cfs_rq, rq);				      \
+	u64 sum = 0, since = 0, clock = 0;				      \
+									      \
+	if (config.throttle_clock == INGERO_THROTTLE_SELF) {		      \
+		struct cfs_rq___self *q = (void *)(cfs_rq);		      \
+									      \
+		sum = READ(q, throttled_clock_self_time);		      \
+		since = READ(q, throttled_clock_self);			      \
+		if (since)						      \
+			clock = READ(rq, clock);			      \
+	} else if (config.throttle_clock == INGERO_THROTTLE_PELT) {	      \
+		struct cfs_rq___pelt *q = (void *)(cfs_rq);		      \
+									      \
+		sum = READ(q, throttled_clock_pelt_time);		      \
+		if (READ(q, throttle_count)) {				      \
+			since = READ(q, throttled_clock_pelt);		      \
+			clock = READ(rq, clock_pelt) -			      \
+				READ(rq, lost_idle_time);		      \
+		}							      \
+	} else if (config.throttle_clock == INGERO_THROTTLE_TASK) {	      \
+		struct cfs_rq___task *q = (void *)(cfs_rq);		      \
+									      \
+		sum = READ(q, throttled_clock_task_time);		      \
+		if (READ(q, throttle_count)) {				      \
+			since = READ(q, throttled_clock_task);		      \
+			clock = READ(rq, clock_task);			      \
+		}							      \
+	}								      \
+	clock > since ? sum + (clock - since) : sum;			      \
+})
+#define READ_TYPED(pointer, member) ((pointer)->member)
+#define READ_NUMBER(pointer, member) BPF_CORE_READ(pointer, member)
+
+/* `task` becomes runnable: from now on throttled time is its. */
+static __always_inline void note_throttle(struct ingero_task_state *s,
+					  struct task_struct *task)
+{
+	struct cfs_rq *queue;
+
+	s->throttle_rq = 0;
+	if (config.throttle_clock == INGERO_THROTTLE_NONE ||
+	    task->prio < MAX_RT_PRIO)
+		return;
+	queue = task->se.cfs_rq;
+	s->throttle_base_ns = THROTTLED_NS(queue, READ_TYPED);
+	s->throttle_rq = (u64)queue;
+}
+
+/* Of the time since note_throttle(), what the quota took. */
+static __always_inline u64 throttled_since(struct ingero_task_state *s,
+					   struct task_struct *task)
+{
+	u64 base = s->throttle_base_ns, left = s->throttle_rq, sum;
+	struct cfs_rq *queue;
+
+	if (config.throttle_clock == INGERO_THROTTLE_NONE || !left)
+		return 0;
+	s->throttle_rq = 0;
+	queue = task->se.cfs_rq;
+	if ((u64)queue == left) {
+		sum = THROTTLED_NS(queue, READ_TYPED);
+	} else {
+		/*
+		 * It came to this CPU since: what it waited for, it waited for
+		 * on the other one. Not if it changed its cgroup meanwhile.
+		 */
+		struct cfs_rq *old = (struct cfs_rq *)left;
+
+		if (BPF_CORE_READ(old, tg) != queue->tg)
+			return 0;
+		sum = THROTTLED_NS(old, READ_NUMBER);
+	}
+	return sum > base ? sum - base : 0;
+}
+
 /* What sched_switch finds out about `prev` besides who it is. */
 static __always_inline void fill_prev(struct ingero_ring_switch *e,
 				      struct task_struct *prev, u32 state,
@@ -82,8 +164,11 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 
 	if (prev->pid) {
 		p = task_storage(prev);
-		if (p)
+		if (p) {
 			p->left_runnable = !state;
+			if (!state)
+				note_throttle(p, prev);
+		}
 	}
 	if (next->pid)
 		n = task_storage(next);
@@ -140,6 +225,7 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	e->wake_ns = 0;
 	e->waker_tid = 0;
 	e->waker_tgid = 0;
+	e->next_throttled_ns = n ? throttled_since(n, next) : 0;
 	if (next->flags & PF_KTHREAD)
 		flags |= INGERO_NEXT_KTHREAD;
 	/*
@@ -172,6 +258,9 @@ static __always_inline int store_wake(struct task_struct *task,
 		return 0;
 	s->wake_ns = bpf_ktime_get_ns();
 	s->wake_flags = flags;
+	/* A wake that finds it runnable, or running, begins no wait. */
+	if (!s->left_runnable)
+		note_throttle(s, task);
 	if (flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)) {
 		s->waker_tid = 0;
 		s->waker_tgid = 0;

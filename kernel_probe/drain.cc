@@ -32,7 +32,8 @@ void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
                           e.prev_large_allocs,
                           e.prev_min_faults,
                           e.prev_maj_faults,
-                          e.prev_kernel_us};
+                          e.prev_kernel_us,
+                          e.next_throttled_ns};
   static_assert(std::size(row) == switch_table::kCount);
   values->insert(values->end(), std::begin(row), std::end(row));
 }

@@ -44,6 +44,8 @@ const std::vector<Probe>& Probes() {
        Phase::kTasks, false, "ends of threads and processes"},
       {"task_rename", OBJECT(process), {"on_task_rename"}, Phase::kTasks,
        false, "names that threads give themselves"},
+      {"cgroup_attach_task", OBJECT(process), {"on_cgroup_attach_task"},
+       Phase::kTasks, false, "moves of running programs to another cgroup"},
       {"mark_victim", OBJECT(process), {"on_mark_victim"}, Phase::kTasks,
        false, "out-of-memory kills"},
       {"existing tasks", OBJECT(process), {"dump_tasks"}, Phase::kIterate,
@@ -109,6 +111,28 @@ int TracepointParameters(const btf* btf, const std::string& name,
   return parameters;
 }
 
+bool HasMember(const btf* btf, const char* structure, const char* member) {
+  const int id = btf__find_by_name_kind(btf, structure, BTF_KIND_STRUCT);
+  if (id < 0) return false;
+  const btf_type* t = btf__type_by_id(btf, static_cast<uint32_t>(id));
+  for (int i = 0; i < btf_vlen(t); ++i)
+    if (std::strcmp(btf__name_by_offset(btf, btf_members(t)[i].name_off),
+                    member) == 0)
+      return true;
+  return false;
+}
+
+uint32_t ThrottleClock(const btf* btf) {
+  if (!HasMember(btf, "sched_entity", "cfs_rq")) return INGERO_THROTTLE_NONE;
+  if (HasMember(btf, "cfs_rq", "throttled_clock_self_time"))
+    return INGERO_THROTTLE_SELF;
+  if (HasMember(btf, "cfs_rq", "throttled_clock_pelt_time"))
+    return INGERO_THROTTLE_PELT;
+  if (HasMember(btf, "cfs_rq", "throttled_clock_task_time"))
+    return INGERO_THROTTLE_TASK;
+  return INGERO_THROTTLE_NONE;
+}
+
 bpf_object* Open(const unsigned char* begin, const unsigned char* end,
                  const char* name) {
   LIBBPF_OPTS(bpf_object_open_opts, options);
@@ -136,6 +160,12 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
       TracepointParameters(kernel, "sched_switch", nullptr) >= 4;
   TracepointParameters(kernel, "mark_victim", &victim_is_task);
   loader->config_.victim_is_task = victim_is_task;
+  loader->config_.throttle_clock = ThrottleClock(kernel);
+  if (loader->config_.throttle_clock == INGERO_THROTTLE_NONE &&
+      loader->report_)
+    loader->report_(
+        "CPU quota: this kernel does not say how long each wait for a CPU was "
+        "due to it (missing: a quota told apart from other load)");
 
   Status status = loader->MakeMaps(options);
   for (size_t i = 0; status.ok() && i < Probes().size(); ++i) {

@@ -56,6 +56,8 @@ class Loader {
   // By CPU number.
   const std::vector<int>& switch_ring_fds() const { return ring_fds_; }
   int task_ring_fd() const { return task_ring_fd_; }
+  // enum ingero_throttle_clock.
+  uint32_t throttle_clock() const { return config_.throttle_clock; }
   // Counters of all CPUs, mapped; the companion writes `reported` only.
   ingero_cpu_state* cpu_states() const { return cpu_states_; }
   // Runs of our programs that the kernel skipped so far.

@@ -171,7 +171,8 @@ Status Recorder::Start() {
   writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
   tasks_ = std::make_unique<TaskLog>(writer_.get());
   loss_reader_ = std::make_unique<LossReader>(states);
-  sampler_ = std::make_unique<Sampler>(writer_.get(), states, page_cost_ns);
+  sampler_ = std::make_unique<Sampler>(writer_.get(), states, page_cost_ns,
+                                       loader_->throttle_clock());
   INGERO_ASSIGN_OR_RETURN(
       drain_,
       Drain::Make(

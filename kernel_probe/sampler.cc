@@ -19,7 +19,9 @@ namespace {
 
 constexpr uint64_t kKnotNs = 100'000'000;
 constexpr int kKnotsPerSample = 10;  // one sample a second
-constexpr uint64_t kFindGroupsNs = 2'000'000'000;
+// Looking at cgroups takes at most 1 / this of the time, or is done once a
+// second.
+constexpr uint64_t kCgroupShare = 200;
 
 std::string Read(const char* path) {
   auto text = ReadWholeFile(path);
@@ -59,8 +61,11 @@ uint64_t MeasurePageCostNs() {
 }
 
 Sampler::Sampler(StreamWriter* writer, std::span<ingero_cpu_state> cpu_states,
-                 uint64_t page_cost_ns)
-    : writer_(writer), cpu_states_(cpu_states), page_cost_ns_(page_cost_ns) {}
+                 uint64_t page_cost_ns, uint32_t throttle_clock)
+    : writer_(writer),
+      cpu_states_(cpu_states),
+      page_cost_ns_(page_cost_ns),
+      throttle_clock_(throttle_clock) {}
 
 void Sampler::Start(std::unique_ptr<Nvml> nvml) {
   nvml_ = std::move(nvml);
@@ -100,14 +105,15 @@ void Sampler::Run() {
   for (bool more = true; more;) {
     SampleSystem(&samples);
     (void)writer_->Push(&samples, 0, /*always=*/true);
+    samples = writer_->Spare(sample_table::kSchema);
     knots = writer_->Spare(knot_table::kSchema);
     for (int i = 0; i < kKnotsPerSample && more; ++i) {
       next += kKnotNs;
       more = SleepUntil(next);
       knots.Append(TakeKnot());
+      if (i + 1 < kKnotsPerSample) SampleCgroups(false, &samples);
     }
     (void)writer_->Push(&knots, 0, /*always=*/true);
-    samples = writer_->Spare(sample_table::kSchema);
   }
   SampleSystem(&samples);
   (void)writer_->Push(&samples, 0, /*always=*/true);
@@ -162,19 +168,8 @@ void Sampler::SampleSystem(Rows* rows) {
   Add(rows, t, Metric::kMemAvailableBytes, 0, m.available_bytes);
   Add(rows, t, Metric::kSwapUsedBytes, 0, m.swap_used_bytes);
 
-  if (controller_) {
-    if (groups_found_ns_ == 0 || t - groups_found_ns_ >= kFindGroupsNs) {
-      groups_ = FindQuotaGroups(*controller_);
-      groups_found_ns_ = t;
-    }
-    for (const QuotaGroup& g : groups_) {
-      const auto s = ParseCpuStat(Read(g.stat_file.c_str()));
-      if (!s) continue;
-      Add(rows, t, Metric::kCgroupPeriods, g.id, s->periods, g.path);
-      Add(rows, t, Metric::kCgroupThrottled, g.id, s->throttled);
-      Add(rows, t, Metric::kCgroupThrottledNs, g.id, s->throttled_ns);
-    }
-  }
+  Add(rows, t, Metric::kThrottleClock, 0, throttle_clock_);
+  SampleCgroups(true, rows);
 
   timespec own;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
@@ -184,6 +179,29 @@ void Sampler::SampleSystem(Rows* rows) {
   for (size_t cpu = 0; cpu < cpu_states_.size(); ++cpu)
     Add(rows, t, Metric::kSwitchesSeen, cpu,
         __atomic_load_n(&cpu_states_[cpu].switches_seen, __ATOMIC_RELAXED));
+}
+
+void Sampler::SampleCgroups(bool all, Rows* rows) {
+  const uint64_t t = NowNs();
+  if (!controller_ || (!all && t < next_cgroups_ns_)) return;
+  const std::vector<QuotaGroup> groups = FindQuotaGroups(*controller_);
+  for (const QuotaGroup& g : groups) {
+    std::optional<CpuStat> s;
+    if (g.quota && !(s = ParseCpuStat(Read(g.stat_file.c_str())))) continue;
+    const uint64_t periods = s ? s->periods : 0;
+    const auto [last, is_new] = periods_.try_emplace(g.id, periods);
+    if (!all && !is_new && last->second == periods) continue;
+    last->second = periods;
+    Add(rows, t, Metric::kCgroupQuotaAbove, g.id, g.above, g.path);
+    if (!s) continue;
+    Add(rows, t, Metric::kCgroupQuotaNs, g.id, g.quota->quota_ns);
+    Add(rows, t, Metric::kCgroupPeriodNs, g.id, g.quota->period_ns);
+    Add(rows, t, Metric::kCgroupPeriods, g.id, s->periods, g.path);
+    Add(rows, t, Metric::kCgroupThrottled, g.id, s->throttled);
+    Add(rows, t, Metric::kCgroupThrottledNs, g.id, s->throttled_ns);
+  }
+  if (periods_.size() > 2 * groups.size() + 1024) periods_.clear();  // gone
+  next_cgroups_ns_ = t + (NowNs() - t) * kCgroupShare;
 }
 
 }  // namespace ingero::kernel_probe

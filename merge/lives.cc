@@ -115,7 +115,7 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
     if (!same_process && !fill) process = NewProcess(tgid, t, true);
     Process& p = processes_[process];
     p.start = TimeOf(row[kStartNs]);
-    p.cgroup_id = row[kCgroupId];
+    if (leader || !same_process) p.cgroup_id = row[kCgroupId];
     if (row[kNsTgid] != 0) p.ns_pid = static_cast<uint32_t>(row[kNsTgid]);
     process_more_[process].pid_namespace = row[kPidNamespace];
     if (leader || process_more_[process].parent_pid == 0)
@@ -135,7 +135,9 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
   }
   Process& p = processes_[threads_[thread].process];
   p.last_seen = std::max(p.last_seen, t);
-  if (row[kCgroupId] != 0) p.cgroup_id = row[kCgroupId];
+  // A thread may be in a cgroup of its own; the process is where its leader is.
+  if (row[kCgroupId] != 0 && (leader || p.cgroup_id == 0))
+    p.cgroup_id = row[kCgroupId];
 
   switch (event) {
     case INGERO_TASK_EVENT_FORK:
@@ -173,6 +175,7 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
     case INGERO_TASK_EVENT_OOM_KILL:
     case INGERO_TASK_EVENT_SIGNAL:
     case INGERO_TASK_EVENT_PAGES:
+    case INGERO_TASK_EVENT_CGROUP:
       break;
   }
 }

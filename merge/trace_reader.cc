@@ -452,6 +452,7 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     s->prev_min_faults = row[kPrevMinFaults];
     s->prev_maj_faults = row[kPrevMajFaults];
     s->prev_kernel = NsOf(row[kPrevKernelUs]) * 1000;
+    s->next_throttled = NsOf(row[kNextThrottledNs]);
     return true;
   };
   return MakeCursor<Switch>(
@@ -496,7 +497,7 @@ std::unique_ptr<analysis::Cursor<Sample>> TraceReader::Samples(
     const auto row = rows.row();
     s->t = Ns(rows.time());
     s->metric = static_cast<uint16_t>(row[sample_table::kMetric]);
-    s->instance = static_cast<uint32_t>(row[sample_table::kInstance]);
+    s->instance = row[sample_table::kInstance];
     s->value = row[sample_table::kValue];
     s->text = rows.text();
     return true;

@@ -533,6 +533,8 @@ struct ingero_ring_switch {
 	__u32 prev_maj_faults;
 	__u32 prev_kernel_us; /* of its CPU time, in the kernel (tsk->stime: sampled
 			       * by the tick unless VIRT_CPU_ACCOUNTING_GEN) */
+	__u64 next_throttled_ns; /* of the time that next was runnable just
+				  * now: its cgroup was out of CPU quota */
 };
 
 enum ingero_task_event {
@@ -545,6 +547,8 @@ enum ingero_task_event {
 	INGERO_TASK_EVENT_EXISTING = 7, /* taken from /proc when recording began */
 	INGERO_TASK_EVENT_PAGES = 8,  /* so far, of a thread that has not switched:
 				       * code = pages since its last such event */
+	INGERO_TASK_EVENT_CGROUP = 9, /* moved to another cgroup; code = 1: its
+				       * whole process was */
 };
 
 struct ingero_ring_task {
@@ -578,7 +582,7 @@ INGERO_RECORDS(X)
 INGERO_STATIC_ASSERT(sizeof(struct ingero_call) == 24, "call record");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_block_header) == 128, "block header");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_stream_header) <= INGERO_HEADER_BYTES, "header");
-INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 88, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 96, "ring switch");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_task) == 88, "ring task");
 
 #endif /* INGERO_WIRE_H */

@@ -74,7 +74,12 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                   (at_once == 1 ? " loader process" : " loader processes") +
                   " at a time; " + context.UsableCpusText() + ".");
   // The main thread needs one too.
-  if (at_once + 1 < cpus)
+  if (context.facts.throttled > tally.total() / 10)
+    Recommend(finding,
+              "More workers would not help as long as the CPU quota of the "
+              "cgroup holds the program back: see cgroup-quota.",
+              Ns(0));
+  else if (at_once + 1 < cpus)
     Recommend(finding,
               "More workers can help: " + FormatCount(at_once) +
                   " computed at a time, and the program may use " +

@@ -8,14 +8,14 @@ std::span<const Rule* const> Rules() {
   // first. Whatever is left at the end is "unexplained".
   static constexpr const Rule* kRules[] = {
       &kColdStartRule,         &kPageableCopyRule,
-      &kMemoryFaultsRule,      &kLoaderOversubscribedRule,
-      &kCpuOversubscribedRule, &kCpuOtherProcessRule,
-      &kStorageBoundRule,      &kIdleByChoiceRule,
-      &kUpstreamWaitRule,      &kLoaderCpuBoundRule,
-      &kLockHeldRule,          &kSyncStormRule,
-      &kAllocChurnRule,        &kInProcessLoadingRule,
-      &kLaunchBoundRule,       &kHostBoundRule,
-      &kUnexplainedRule,
+      &kMemoryFaultsRule,      &kCgroupQuotaRule,
+      &kLoaderOversubscribedRule,&kCpuOversubscribedRule,
+      &kCpuOtherProcessRule,   &kStorageBoundRule,
+      &kIdleByChoiceRule,      &kUpstreamWaitRule,
+      &kLoaderCpuBoundRule,    &kLockHeldRule,
+      &kSyncStormRule,         &kAllocChurnRule,
+      &kInProcessLoadingRule,  &kLaunchBoundRule,
+      &kHostBoundRule,         &kUnexplainedRule,
   };
   return kRules;
 }

@@ -8,6 +8,7 @@
 namespace ingero::analysis {
 
 extern const Rule kAllocChurnRule;
+extern const Rule kCgroupQuotaRule;
 extern const Rule kColdStartRule;
 extern const Rule kCpuOtherProcessRule;
 extern const Rule kCpuOversubscribedRule;

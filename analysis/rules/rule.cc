@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/rules/rule.h"
 
+#include <cmath>
+#include <cstdio>
+
 #include "base/text.h"
 
 namespace ingero::analysis {
@@ -83,11 +86,63 @@ std::string Context::FunctionName(FuncIndex func) const {
                                         : "an unknown function";
 }
 
+namespace {
+
+// Calls f(cgroup) for the process's cgroup and those above that have a quota.
+template <typename F>
+void ForQuotas(const Report& report, ProcessIndex process, F f) {
+  if (process >= report.processes.size()) return;
+  uint64_t id = report.processes[process].cgroup_id;
+  // Links of a damaged trace could loop: no hierarchy is deeper than this.
+  for (int depth = 0; id != 0 && depth < 64; ++depth) {
+    const auto it = report.cpu_cgroups.find(id);
+    if (it == report.cpu_cgroups.end()) return;
+    // Older recordings hold the figures without the quota.
+    if (it->second.quota > Ns(0) || it->second.periods > 0) f(it->second);
+    id = it->second.above;
+  }
+}
+
+}  // namespace
+
+const CpuCgroup* Context::QuotaOf(ProcessIndex process) const {
+  const CpuCgroup* found = nullptr;
+  ForQuotas(report, process, [&](const CpuCgroup& c) {
+    if (found == nullptr || c.throttled_periods > found->throttled_periods)
+      found = &c;
+  });
+  return found;
+}
+
+double Context::QuotaCpus(ProcessIndex process) const {
+  double least = 0;
+  ForQuotas(report, process, [&](const CpuCgroup& c) {
+    const double cpus = Ratio(c.quota, c.period);
+    if (cpus <= 0) return;
+    if (least == 0 || cpus < least) least = cpus;
+  });
+  return least;
+}
+
+std::string Context::QuotaText(const CpuCgroup& cgroup) const {
+  const std::string name = "cgroup " + SanitizeForTerminal(cgroup.path, 256);
+  if (cgroup.quota <= Ns(0) || cgroup.period <= Ns(0)) return name;
+  char cpus[32];
+  std::snprintf(cpus, sizeof cpus, "%.3g", Ratio(cgroup.quota, cgroup.period));
+  return name + " (" +
+         FormatDuration(cgroup.quota) + " of CPU time per " +
+         FormatDuration(cgroup.period) + ": " + cpus +
+         (std::string_view(cpus) == "1" ? " CPU)" : " CPUs)");
+}
+
 uint32_t Context::UsableCpus() const {
-  const uint32_t online = report.facts.cpus;
-  const uint32_t allowed = report.processes[facts.process].cpus_allowed;
-  if (allowed == 0 || online == 0) return std::max(allowed, online);
-  return std::min(allowed, online);
+  uint32_t usable = report.facts.cpus;
+  const double quota = std::ceil(QuotaCpus(facts.process));
+  for (const uint32_t limit :
+       {report.processes[facts.process].cpus_allowed,
+        quota < 65536 ? static_cast<uint32_t>(quota) : uint32_t{0}})
+    if (limit != 0 && (usable == 0 || limit < usable)) usable = limit;
+  return usable;
 }
 
 std::string Context::UsableCpusText() const {
@@ -96,7 +151,11 @@ std::string Context::UsableCpusText() const {
   if (usable == online)
     return "this machine has " + FormatCount(online) + " CPUs online";
   return "the program may use " + FormatCount(usable) + " of " +
-         FormatCount(online) + " CPUs (taskset or cpuset)";
+         FormatCount(online) + " CPUs (" +
+         (usable == report.processes[facts.process].cpus_allowed
+              ? "taskset or cpuset"
+              : "CPU quota of its cgroup") +
+         ")";
 }
 
 std::string Context::Share(Ns time) const {

@@ -31,6 +31,7 @@ struct ProcessFacts {
   std::set<ProcessIndex> on_path;  // processes that the path runs through
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
+  Ns throttled;  // starved meanwhile, waiting for CPU quota
   // Of the feeding span, while scheduling was not recorded although it was at
   // another time: the companion started late or ended early.
   Ns unscheduled;
@@ -46,6 +47,9 @@ struct Tally {
   std::map<FuncIndex, Ns> functions;
   std::map<int16_t, Ns> syscalls;
   std::map<int64_t, Ns> buckets;  // by kBucket of time
+  // Part of possible: the GPU starved for certain, but a CPU quota may be why,
+  // and the recording does not tell the two apart.
+  Ns maybe_quota;
   Ns total() const { return known + possible; }
 };
 inline constexpr Ns kBucket{100'000'000};
@@ -88,11 +92,25 @@ class Context {
   // least 31 s and at most 35 s (...)" where both are.
   std::string Lost(const Tally& tally) const;
 
-  // CPUs that the starved program may use: online, or fewer by its affinity.
-  // 0 = not known.
+  // CPUs that the starved program may use: online, or fewer by its affinity or
+  // CPU quota. 0 = not known.
   uint32_t UsableCpus() const;
   // "the program may use 4 of 16 CPUs"; "" = not known.
   std::string UsableCpusText() const;
+
+  // The cgroup whose CPU quota holds the process back: of its own and those
+  // above, the one that was throttled most often. nullptr = no quota seen.
+  const CpuCgroup* QuotaOf(ProcessIndex process) const;
+  // Least quota over period of the process's cgroup and those above; 0 = none.
+  double QuotaCpus(ProcessIndex process) const;
+  // The process's threads were held back by a quota, for how long each is not
+  // known.
+  bool MaybeThrottled(ProcessIndex process) const {
+    const CpuCgroup* c = report.quota_told_apart ? nullptr : QuotaOf(process);
+    return c != nullptr && c->throttled_ns > 0;
+  }
+  // "cgroup /docker/12ab (20 ms of CPU time per 100 ms: 0.2 CPUs)".
+  std::string QuotaText(const CpuCgroup& cgroup) const;
 
   const Report& report;
   const ProcessFacts& facts;

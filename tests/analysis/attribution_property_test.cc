@@ -227,6 +227,8 @@ class Machine {
       s.next = next;
       s.prev_idle = prev == kNone;
       s.next_idle = next == kNone;
+      // Also more than the wait itself, which no sane stream holds.
+      if (Random(2) == 0) s.next_throttled = Step() * Random(20);
       if (prev != kNone) {
         static const ThreadState kStates[] = {
             ThreadState::kRunnable, ThreadState::kRunnable,

@@ -76,6 +76,35 @@ TEST(CriticalPathTest, RunnableIsSplitByHolder) {
   EXPECT_EQ(p.Of(1, Reason::kHostCode), kMs * 63);
 }
 
+TEST(CriticalPathTest, TheQuotasPartOfAWaitIsNobodysWhoRanMeanwhile) {
+  Path p = Walk(
+      "switch 10ms cpu=0 1>2 R+\n"
+      "switch 30ms cpu=0 2>3 R+\n"
+      "switch 35ms cpu=0 3>1 R+ throttled=22ms\n"
+      "switch 95ms cpu=0 1>9 S\n");
+  EXPECT_EQ(p.Of(1, Reason::kThrottled), kMs * 22);  // 10..32
+  EXPECT_EQ(p.Of(1, Reason::kWaitingForCpu, 2), Ns(0));
+  EXPECT_EQ(p.Of(1, Reason::kWaitingForCpu, 3), kMs * 3);
+  EXPECT_EQ(p.Of(1, Reason::kHostCode), kMs * 63);
+}
+
+TEST(CriticalPathTest, AQuotaTakesNoMoreThanTheWait) {
+  Path p = Walk(
+      "switch 10ms cpu=0 1>2 R+\n"
+      "switch 35ms cpu=1 9>1 S throttled=2s\n"
+      "switch 95ms cpu=1 1>9 S\n");
+  EXPECT_EQ(p.Of(1, Reason::kThrottled), kMs * 25);
+}
+
+TEST(CriticalPathTest, ThrottledAfterAWakeUp) {
+  Path p = Walk(
+      "switch 5ms cpu=0 1>idle S syscall=202\n"
+      "switch 80ms cpu=0 idle>1 R wake=20ms irq throttled=50ms\n"
+      "switch 95ms cpu=0 1>9 S\n");
+  EXPECT_EQ(p.Of(1, Reason::kThrottled), kMs * 50);  // 20..70
+  EXPECT_EQ(p.Of(1, Reason::kWaitingForCpu), kMs * 10);
+}
+
 TEST(CriticalPathTest, SleepLeadsToTheWakerAndItsOwnWait) {
   // The trainer sleeps from 5 to 80; worker 2 wakes it, which itself waited
   // for a CPU from 20 to 60 while 3 ran there.

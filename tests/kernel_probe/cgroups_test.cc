@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -31,10 +32,24 @@ TEST(CgroupsTest, CpuStatWithoutTheControllerIsNoFigure) {
 }
 
 TEST(CgroupsTest, KnowsAQuotaFromNone) {
-  EXPECT_TRUE(IsQuota("20000 100000\n"));
-  EXPECT_FALSE(IsQuota("max 100000\n"));
-  EXPECT_TRUE(IsQuota("20000\n"));
-  EXPECT_FALSE(IsQuota("-1\n"));
+  const auto v2 = ParseCpuMax("20000 100000\n");
+  ASSERT_TRUE(v2.has_value());
+  EXPECT_EQ(v2->quota_ns, 20'000'000u);
+  EXPECT_EQ(v2->period_ns, 100'000'000u);
+  EXPECT_FALSE(ParseCpuMax("max 100000\n").has_value());
+  const auto v1 = ParseCfsQuota("150000\n", "50000\n");
+  ASSERT_TRUE(v1.has_value());
+  EXPECT_EQ(v1->quota_ns, 150'000'000u);
+  EXPECT_EQ(v1->period_ns, 50'000'000u);
+  EXPECT_FALSE(ParseCfsQuota("-1\n", "100000\n").has_value());
+}
+
+TEST(CgroupsTest, WhatIsNoQuotaFileIsNoQuota) {
+  for (const char* text : {"", "\n", " ", "20000", "20000 ", "20000 0", "0 1",
+                           "20000 -1", "99999999999999999999 100000",
+                           "20000 99999999999999999999", "x 100000"})
+    EXPECT_FALSE(ParseCpuMax(text).has_value()) << text;
+  EXPECT_FALSE(ParseCfsQuota("20000", "").has_value());
 }
 
 TEST(CgroupsTest, PrefersTheHierarchyThatHasTheCpuController) {
@@ -56,32 +71,105 @@ TEST(CgroupsTest, PrefersTheHierarchyThatHasTheCpuController) {
   EXPECT_FALSE(FindCpuController("").has_value());
 }
 
-TEST(CgroupsTest, ListsGroupsUnderAQuotaWithTheQuotasOwner) {
-  const std::filesystem::path root =
-      std::filesystem::path(testing::TempDir()) / "ingero_cgroups";
-  std::filesystem::remove_all(root);
-  const auto group = [&](const char* path, const char* limit) {
-    std::filesystem::create_directories(root / path);
-    std::ofstream(root / path / "cpu.max") << limit;
-  };
-  group("free", "max 100000\n");
-  group("pod", "50000 100000\n");
-  group("pod/inner", "max 100000\n");
-  group("pod/tight", "10000 100000\n");
-  const auto groups = FindQuotaGroups({root.string(), true});
-  ASSERT_EQ(groups.size(), 3u);
-  for (const QuotaGroup& g : groups) {
-    struct stat st;
-    std::string expected;
-    for (const char* path : {"pod", "pod/inner", "pod/tight"}) {
-      ASSERT_EQ(stat((root / path).c_str(), &st), 0);
-      if (st.st_ino == g.id)
-        expected = std::string(path) == "pod/tight" ? "/pod/tight" : "/pod";
-    }
-    EXPECT_EQ(g.path, expected);
-    EXPECT_EQ(g.stat_file, root.string() + expected + "/cpu.stat");
+TEST(CgroupsTest, InAContainerTheMountTellsWhereInTheHierarchyItIs) {
+  // cgroup v1 without a cgroup namespace: the path is the host's.
+  auto found = FindCpuController(
+      "26 24 0:24 /docker/12ab /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->root, "/docker/12ab");
+  // With one, seen from a process that was moved out of it.
+  found = FindCpuController(
+      "30 23 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->root, "/../..");
+  found = FindCpuController(
+      "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->root, "");
+}
+
+// A hierarchy of plain files.
+class HierarchyTest : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove_all(root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void Group(const char* path, const char* file, const char* text) {
+    std::filesystem::create_directories(root_ / path);
+    std::ofstream(root_ / path / file) << text;
   }
-  std::filesystem::remove_all(root);
+  uint64_t Id(const char* path) const {
+    struct stat st{};
+    EXPECT_EQ(stat((root_ / path).c_str(), &st), 0);
+    return st.st_ino;
+  }
+  static const QuotaGroup* Find(const std::vector<QuotaGroup>& groups,
+                                const std::string& path) {
+    for (const QuotaGroup& g : groups)
+      if (g.path == path) return &g;
+    return nullptr;
+  }
+  std::filesystem::path root_ =
+      std::filesystem::path(testing::TempDir()) /
+      ("ingero_cgroups." + std::to_string(getpid()));
+};
+
+TEST_F(HierarchyTest, EachGroupKnowsTheNearestQuotaAboveIt) {
+  Group("free", "cpu.max", "max 100000\n");
+  Group("pod", "cpu.max", "50000 100000\n");
+  Group("pod/inner", "cpu.max", "max 100000\n");
+  Group("pod/inner/deep", "cpu.max", "max 100000\n");
+  Group("pod/inner/tight", "cpu.max", "10000 100000\n");
+  const auto groups = FindQuotaGroups({root_.string(), true});
+  ASSERT_EQ(groups.size(), 4u);
+  EXPECT_EQ(Find(groups, "/free"), nullptr);
+  const QuotaGroup* pod = Find(groups, "/pod");
+  ASSERT_NE(pod, nullptr);
+  EXPECT_EQ(pod->id, Id("pod"));
+  EXPECT_EQ(pod->above, 0u);
+  ASSERT_TRUE(pod->quota.has_value());
+  EXPECT_EQ(pod->quota->quota_ns, 50'000'000u);
+  EXPECT_EQ(pod->stat_file, root_.string() + "/pod/cpu.stat");
+  for (const char* path : {"/pod/inner", "/pod/inner/deep"}) {
+    const QuotaGroup* g = Find(groups, path);
+    ASSERT_NE(g, nullptr) << path;
+    EXPECT_EQ(g->above, pod->id);
+    EXPECT_FALSE(g->quota.has_value());
+  }
+  const QuotaGroup* tight = Find(groups, "/pod/inner/tight");
+  ASSERT_NE(tight, nullptr);
+  EXPECT_EQ(tight->above, pod->id);
+  EXPECT_TRUE(tight->quota.has_value());
+}
+
+TEST_F(HierarchyTest, Version1HasItsQuotaInTwoFiles) {
+  Group("free", "cpu.cfs_quota_us", "-1\n");
+  Group("free", "cpu.cfs_period_us", "100000\n");
+  Group("docker/12ab", "cpu.cfs_quota_us", "20000\n");
+  Group("docker/12ab", "cpu.cfs_period_us", "50000\n");
+  const auto groups = FindQuotaGroups({root_.string(), false});
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].path, "/docker/12ab");
+  EXPECT_EQ(groups[0].quota->quota_ns, 20'000'000u);
+  EXPECT_EQ(groups[0].quota->period_ns, 50'000'000u);
+}
+
+TEST_F(HierarchyTest, AContainersOwnCgroupIsNamedAsTheMountNamesIt) {
+  Group(".", "cpu.max", "50000 100000\n");
+  Group("app", "cpu.max", "max 100000\n");
+  auto groups = FindQuotaGroups({root_.string(), true, "/docker/12ab"});
+  ASSERT_EQ(groups.size(), 2u);
+  const QuotaGroup* own = Find(groups, "/docker/12ab");
+  ASSERT_NE(own, nullptr);
+  const QuotaGroup* app = Find(groups, "/docker/12ab/app");
+  ASSERT_NE(app, nullptr);
+  EXPECT_EQ(app->above, own->id);
+  // In a cgroup namespace it is the root.
+  groups = FindQuotaGroups({root_.string(), true, ""});
+  EXPECT_NE(Find(groups, "/"), nullptr);
+}
+
+TEST_F(HierarchyTest, AHierarchyThatIsGoneHasNoGroups) {
+  EXPECT_TRUE(FindQuotaGroups({root_.string() + "/none", true}).empty());
 }
 
 }  // namespace

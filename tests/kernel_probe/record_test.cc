@@ -19,6 +19,7 @@
 #include <set>
 #include <thread>
 
+#include "bpf/probe_state.h"
 #include "tests/kernel_probe/companion.h"
 
 namespace ingero::test {
@@ -575,7 +576,7 @@ TEST_F(RecordTest, PagesAndFaultsAreCountedExactly) {
   EXPECT_LT(faults, kPages + 1000);
 }
 
-TEST_F(RecordTest, AThrottledCgroupIsSampledUnderItsThreadsCgroup) {
+TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
   const std::string v1 = "/sys/fs/cgroup/cpu", v2 = "/sys/fs/cgroup";
   std::string group;
   if (access((v1 + "/cpu.cfs_quota_us").c_str(), F_OK) == 0 ||
@@ -610,21 +611,62 @@ TEST_F(RecordTest, AThrottledCgroupIsSampledUnderItsThreadsCgroup) {
   kill(burner, SIGKILL);
   Wait(burner);
   rmdir(group.c_str());
-  uint64_t first = 0, last = 0, count = 0;
+  // The counters of the samples, and the limits, by metric.
+  std::map<Metric, std::pair<uint64_t, uint64_t>> seen;
+  uint64_t clock = 0;
   for (const R& r : samples()) {
-    if (r[sample_table::kMetric] !=
-            static_cast<uint64_t>(Metric::kCgroupThrottled) ||
-        r[sample_table::kInstance] != st.st_ino)
-      continue;
-    if (count++ == 0) first = r[sample_table::kValue];
-    last = r[sample_table::kValue];
+    const auto metric = static_cast<Metric>(r[sample_table::kMetric]);
+    const uint64_t value = r[sample_table::kValue];
+    if (metric == Metric::kThrottleClock) clock = value;
+    if (r[sample_table::kInstance] == st.st_ino)
+      seen.try_emplace(metric, value, value).first->second.second = value;
   }
-  ASSERT_GE(count, 2u);
-  EXPECT_GE(last - first, 5u);
+  const auto grown = [&](Metric m) { return seen[m].second - seen[m].first; };
+  EXPECT_GE(grown(Metric::kCgroupPeriods), 5u);
+  EXPECT_GE(grown(Metric::kCgroupThrottled), 5u);
+  EXPECT_GT(grown(Metric::kCgroupThrottledNs), 0u);
+  EXPECT_EQ(seen[Metric::kCgroupQuotaNs].second, 20'000'000u);
+  EXPECT_EQ(seen[Metric::kCgroupPeriodNs].second, 100'000'000u);
+  EXPECT_EQ(seen[Metric::kCgroupQuotaAbove].second, 0u);
+  const auto moves =
+      Events(INGERO_TASK_EVENT_CGROUP, static_cast<uint64_t>(burner));
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ((*moves[0])[task_table::kCgroupId], st.st_ino);
+  EXPECT_EQ((*moves[0])[task_table::kCode], 1u);  // by cgroup.procs
   const auto execs =
       Events(INGERO_TASK_EVENT_EXEC, static_cast<uint64_t>(burner));
   ASSERT_EQ(execs.size(), 1u);
   EXPECT_EQ((*execs[0])[task_table::kCgroupId], st.st_ino);
+
+  // The waits themselves: no more throttled time than they took, and of one
+  // thread that computes all the time about what cpu.stat says.
+  if (clock == INGERO_THROTTLE_NONE)
+    GTEST_SKIP() << "this kernel does not say what a quota took of each wait";
+  uint64_t throttled_ns = 0, left_ns = 0, waits = 0;
+  std::vector<const R*> rows;
+  for (const R& r : switches())
+    if (r[switch_table::kPrevTid] == static_cast<uint64_t>(burner) ||
+        r[switch_table::kNextTid] == static_cast<uint64_t>(burner))
+      rows.push_back(&r);
+  std::sort(rows.begin(), rows.end(), [](const R* a, const R* b) {
+    return (*a)[switch_table::kT] < (*b)[switch_table::kT];
+  });
+  for (const R* r : rows) {
+    if ((*r)[switch_table::kPrevTid] == static_cast<uint64_t>(burner)) {
+      left_ns = (*r)[switch_table::kT];
+      continue;
+    }
+    const uint64_t part = (*r)[switch_table::kNextThrottledNs];
+    if (part == 0 || left_ns == 0) continue;
+    ++waits;
+    throttled_ns += part;
+    // The scheduler's clock is another one, read a little earlier or later.
+    EXPECT_LE(part, (*r)[switch_table::kT] - left_ns + 4'000'000);
+  }
+  EXPECT_GE(waits, 5u);
+  const auto stat_ns =
+      static_cast<double>(grown(Metric::kCgroupThrottledNs));
+  EXPECT_GT(static_cast<double>(throttled_ns), 0.5 * stat_ns);
 }
 
 }  // namespace

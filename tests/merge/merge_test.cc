@@ -463,6 +463,51 @@ TEST(Merge, PagesToldBeforeTheSwitchCountOnce) {
   EXPECT_EQ(summary.activities[0].kernel, Ns(4 * kMs));
 }
 
+TEST(Merge, ThrottledWaitsAndCgroupsReachTheAnalysis) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const auto at = [](int64_t ms) {
+    return static_cast<uint64_t>(kT0 + ms * kMs);
+  };
+  k.Task({.t = kT0, .tid = 100, .tgid = 100, .start_ns = 50, .text = "a",
+          .cgroup_id = 7});
+  k.Switch(0, {.t = at(1), .next_tid = 100, .next_tgid = 100});
+  k.Switch(0, {.t = at(20), .prev_tid = 100, .prev_tgid = 100,
+               .flags = INGERO_PREV_PREEMPTED});
+  k.Switch(0, {.t = at(90), .next_tid = 100, .next_tgid = 100,
+               .throttled_ns = 60 * kMs});
+  // A thread in a cgroup of its own, then the whole process moves.
+  k.Task({.t = at(91), .event = INGERO_TASK_EVENT_FORK, .tid = 101,
+          .tgid = 100, .start_ns = 50, .text = "b", .cgroup_id = 8});
+  k.Task({.t = at(92), .event = INGERO_TASK_EVENT_CGROUP, .tid = 101,
+          .tgid = 100, .start_ns = 50, .text = "b", .cgroup_id = 9});
+  k.Switch(0, {.t = at(95), .prev_tid = 100, .prev_tgid = 100});
+  const uint64_t wide = uint64_t{5} << 32 | 7;
+  k.Sample(at(95), Metric::kCgroupQuotaNs, wide, 20'000'000);
+  k.Write(dir / "kernel-1-1.ingero");
+  {
+    auto store = MergeAndOpen(dir);
+    ASSERT_NE(store, nullptr);
+    const auto switches = AllSwitches(*store);
+    ASSERT_EQ(switches.size(), 4u);
+    EXPECT_EQ(switches[2].next_throttled, Ns(60 * kMs));
+    EXPECT_EQ(store->trace().processes()[0].cgroup_id, 7u);
+    const Interval span = store->trace().span();
+    auto samples = store->trace().Samples({span.begin, span.end + Ns(1)});
+    analysis::Sample s;
+    ASSERT_TRUE(samples->Next(&s));
+    EXPECT_EQ(s.instance, wide);
+  }
+  TempDir moved;
+  k.Task({.t = at(96), .event = INGERO_TASK_EVENT_CGROUP, .tid = 100,
+          .tgid = 100, .start_ns = 50, .code = 1, .text = "a",
+          .cgroup_id = 10});
+  k.Write(moved / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(moved);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->trace().processes()[0].cgroup_id, 10u);
+}
+
 TEST(Merge, KeyframesAllowToStartAnywhere) {
   TempDir dir;
   KernelStreamBuilder k(kT0);

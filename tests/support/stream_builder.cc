@@ -285,7 +285,8 @@ void KernelStreamBuilder::Switch(uint32_t cpu, const SwitchSpec& s) {
                           s.wake,       s.waker_tid,
                           s.waker_tgid, s.pages,
                           0,            0,
-                          0,            s.kernel_us};
+                          0,            s.kernel_us,
+                          s.throttled_ns};
   static_assert(std::size(row) == switch_table::kCount);
   RowsOf(switch_table::kSchema, cpu).Append(row);
 }
@@ -301,7 +302,7 @@ void KernelStreamBuilder::Task(const TaskSpec& t) {
                           t.ns_tid != 0 ? t.ns_tid : t.tid,
                           t.ns_tgid != 0 ? t.ns_tgid : t.tgid,
                           t.pid_namespace,
-                          1,
+                          t.cgroup_id,
                           static_cast<uint64_t>(t.code)};
   static_assert(std::size(row) == task_table::kCount);
   RowsOf(task_table::kSchema, 0).Append(row, t.text);

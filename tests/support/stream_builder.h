@@ -108,7 +108,7 @@ class KernelStreamBuilder {
     int prev_syscall = -1;
     uint64_t wake = 0;
     uint32_t waker_tid = 0, waker_tgid = 0;
-    uint64_t pages = 0, kernel_us = 0;
+    uint64_t pages = 0, kernel_us = 0, throttled_ns = 0;
   };
   struct TaskSpec {
     uint64_t t = 0;
@@ -119,6 +119,7 @@ class KernelStreamBuilder {
     uint64_t pid_namespace = 4026531836;
     int64_t code = 0;
     std::string text = {};
+    uint64_t cgroup_id = 1;
   };
   void Switch(uint32_t cpu, const SwitchSpec& s);
   void Task(const TaskSpec& t);

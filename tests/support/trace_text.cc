@@ -248,6 +248,7 @@ class Parser {
       p.has_cuda = o.Has("cuda");
       p.is_ingero = o.Has("ingero");
       p.is_kernel = o.Has("kernel");
+      p.cgroup_id = o.Number("cgroup");
       if (o.Has("first") && !time(o.Get("first"), &p.first_seen))
         return Error(i, "first=TIME");
       if (o.Has("parent")) {
@@ -333,6 +334,9 @@ class Parser {
       s.prev_pages = o.Number("pages");
       if (o.Has("kernel") && !ParseTime(o.Get("kernel"), &s.prev_kernel))
         return Error(i, "kernel=TIME");
+      if (o.Has("throttled") &&
+          !ParseTime(o.Get("throttled"), &s.next_throttled))
+        return Error(i, "throttled=TIME");
       s.wake_from_irq = o.Has("irq");
       if (o.Has("waker")) s.waker = FindThread(o.Get("waker"));
       if (o.Has("wake")) {
@@ -371,8 +375,9 @@ class Parser {
       if (w.size() < 5 || !time(w[1], &s.t))
         return Error(i, "sample TIME METRIC INSTANCE VALUE");
       s.metric = static_cast<uint16_t>(std::atoi(w[2].c_str()));
-      s.instance = static_cast<uint32_t>(std::atoi(w[3].c_str()));
+      s.instance = std::strtoull(w[3].c_str(), nullptr, 0);
       s.value = std::strtoull(w[4].c_str(), nullptr, 0);
+      if (w.size() > 5) s.text = w[5];
       trace.samples.push_back(s);
     } else {
       return Error(i, "unknown item '" + kind + "'");
@@ -425,7 +430,7 @@ void Attributed::Sort() {
   };
   const auto split_key = [](const CallSplit& s) {
     return std::make_tuple(s.begin, s.thread, s.func, s.running, s.runnable,
-                           s.sleeping, s.io, s.holder, s.waker);
+                           s.sleeping, s.io, s.unknown, s.holder, s.waker);
   };
   std::sort(feeds.begin(), feeds.end(), [&](const auto& a, const auto& b) {
     return feed_key(a) < feed_key(b);

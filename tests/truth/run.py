@@ -21,8 +21,10 @@ from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
 MAIN = ["loader-cpu-bound", "loader-oversubscribed", "cpu-oversubscribed",
         "cpu-other-process", "in-process-loading", "host-bound",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
-        "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait"]
-LATER = ["storage-bound", "cgroup-quota"]
+        "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait",
+        "cgroup-quota", "quota-contention", "quota-loader",
+        "quota-not-reached"]
+LATER = ["storage-bound"]
 
 # A lost time may differ by this much, whichever is more.
 TOLERANCE = 0.10

@@ -9,6 +9,7 @@
 //
 // The process asked for starts the trainer and, beside it and not as its
 // children, the external causes.
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -124,8 +125,17 @@ const Preset kPresets[] = {
      "--workers 1 --load-read-kib 16384 --cpus 0,1 --steps 100"},
     {"upstream-wait", "upstream-wait", "", "wait", "worker",
      "--workers 1 --load-sleep-us 10000 --cpus 0,1 --steps 200"},
-    {"cgroup-quota", "cgroup-quota", "", "runnable", "",
-     "--quota-ms 20 --host-us 4000 --cpus 0,1 --steps 100"},
+    {"cgroup-quota", "cgroup-quota", "", "throttled", "",
+     "--quota-ms 20 --host-us 4000 --cpus 0,1 --steps 80"},
+    // Somebody else runs while the quota is used up, and also before.
+    {"quota-contention", "cgroup-quota", "", "throttled", "",
+     "--quota-ms 20 --host-us 4000 --trainer-cpus 0 --spinners 1 --steps 80"},
+    // The program waits for a worker, and that for its quota.
+    {"quota-loader", "cgroup-quota", "", "throttled", "",
+     "--quota-ms 30 --workers 1 --load-cpu-us 10000 --cpus 0,1 --steps 60"},
+    // There is a quota, and it lasts.
+    {"quota-not-reached", "cpu-other-process", "", "runnable", "spinner",
+     "--quota-ms 60 --host-us 4000 --trainer-cpus 0 --spinners 3 --steps 80"},
     {"lock-held", "lock-held", "", "lock", "self",
      "--lock-hold-us 8000 --cpus 0,1 --steps 200"},
     // Controls.
@@ -307,7 +317,33 @@ struct Lost {
   uint64_t copy = 0;   // pageable: inside the copy
   // Part of load, host, touch and copy in which the thread was not on a CPU.
   uint64_t runnable = 0;
+  // Part of total in which the cgroup was out of quota, by the kernel's own
+  // account. A sum over CPUs, so one thread must be what is waited for.
+  uint64_t throttled = 0;
 };
+
+// Of this process's cgroup, set by EnterQuota(); "" = no quota.
+std::string cgroup_folder;
+
+uint64_t ThrottledNs() {
+  if (cgroup_folder.empty()) {
+    return 0;
+  }
+  FILE* f = fopen((cgroup_folder + "/cpu.stat").c_str(), "r");
+  char key[64];
+  unsigned long long value, ns = 0;
+  while (f != nullptr && fscanf(f, "%63s %llu", key, &value) == 2) {
+    if (strcmp(key, "throttled_time") == 0) {  // cgroup v1
+      ns = value;
+    } else if (strcmp(key, "throttled_usec") == 0) {
+      ns = value * 1000;
+    }
+  }
+  if (f != nullptr) {
+    fclose(f);
+  }
+  return ns;
+}
 
 #define CUDA(function, ...)                                               \
   do {                                                                    \
@@ -411,6 +447,7 @@ json Train(const Options& o) {
   json gaps = json::array();
   uint64_t begin = Now();
   uint64_t drained = begin;  // 0 = work may be pending
+  uint64_t throttled = ThrottledNs();  // when it drained
   uint64_t gpu_ns = 0;
   for (uint64_t step = 0; step < o.steps; step++) {
     Lost part;
@@ -457,6 +494,7 @@ json Train(const Options& o) {
       ADD(wait); ADD(load); ADD(host); ADD(touch); ADD(sleep); ADD(lock);
       ADD(copy); ADD(runnable);
 #undef ADD
+      lost.throttled += ThrottledNs() - throttled;
       gaps.push_back({drained, submitted});
     }
     for (uint64_t i = 0; i < o.launches; i++) {
@@ -467,6 +505,7 @@ json Train(const Options& o) {
     if (o.sync_every != 0 && (step + 1) % o.sync_every == 0) {
       CUDA(cudaStreamSynchronize, stream);
       drained = Now();
+      throttled = ThrottledNs();
     }
   }
   CUDA(cudaDeviceSynchronize);
@@ -496,7 +535,8 @@ json Train(const Options& o) {
   truth["parts"] = {{"wait", lost.wait},   {"load", lost.load},
                     {"host", lost.host},   {"touch", lost.touch},
                     {"sleep", lost.sleep}, {"lock", lost.lock},
-                    {"copy", lost.copy},   {"runnable", lost.runnable}};
+                    {"copy", lost.copy},   {"runnable", lost.runnable},
+                    {"throttled", lost.throttled}};
   truth["workers"] = json::array();
   for (Worker& w : workers) {
     truth["workers"].push_back({{"pid", w.pid}, {"name", w.name}});
@@ -596,12 +636,72 @@ bool WriteFile(const std::string& path, const std::string& text) {
   return ok;
 }
 
-// Puts this process into a new cgroup with a quota. Empty: not possible here.
+constexpr const char* kCpuHierarchies[] = {"/sys/fs/cgroup/cpu",
+                                           "/sys/fs/cgroup"};
+
+// A zombie is not: nothing of it runs any more.
+bool IsAlive(int pid) {
+  FILE* f = fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "r");
+  char state = 'X';
+  bool read = f != nullptr && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+  if (f != nullptr) {
+    fclose(f);
+  }
+  return read && state != 'Z' && state != 'X';
+}
+
+// Cgroups of simulators that were killed: those that nobody is in any more.
+void RemoveOldGroups() {
+  for (const char* root : kCpuHierarchies) {
+    DIR* dir = opendir(root);
+    while (const dirent* entry = dir != nullptr ? readdir(dir) : nullptr) {
+      if (strncmp(entry->d_name, "starve_sim.", 11) == 0 &&
+          !IsAlive(atoi(entry->d_name + 11))) {
+        rmdir((std::string(root) + "/" + entry->d_name).c_str());
+      }
+    }
+    if (dir != nullptr) {
+      closedir(dir);
+    }
+  }
+}
+
+// Stays behind to remove the cgroup where this process is killed.
+void StartJanitor() {
+  int alive[2];
+  if (pipe(alive) != 0) {
+    Die("cannot make a pipe");
+  }
+  if (fork() != 0) {
+    close(alive[0]);
+    fcntl(alive[1], F_SETFD, FD_CLOEXEC);
+    return;  // alive[1] closes when this process and the trainer have ended
+  }
+  setsid();
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, alive[1]}) {
+    close(fd);
+  }
+  char c;
+  while (read(alive[0], &c, 1) < 0 && errno == EINTR) {
+  }
+  for (int i = 0; i < 50; i++) {  // workers may still be dying
+    RemoveOldGroups();
+    Sleep(20000000);
+  }
+  _exit(0);
+}
+
+// Puts this process into a new cgroup with a quota, cgroup_folder. What did
+// not work, or "".
 std::string EnterQuota(uint64_t ms) {
+  RemoveOldGroups();
   std::string name = "/starve_sim." + std::to_string(getpid());
-  for (const char* root : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"}) {
+  std::string why;
+  for (const char* root : kCpuHierarchies) {
     std::string dir = root + name;
+    why += why.empty() ? "" : "; ";
     if (mkdir(dir.c_str(), 0755) != 0) {
+      why += "mkdir " + dir + ": " + strerror(errno);
       continue;
     }
     std::string us = std::to_string(ms * 1000);
@@ -610,13 +710,17 @@ std::string EnterQuota(uint64_t ms) {
     if (!v1) {
       WriteFile(std::string(root) + "/cgroup.subtree_control", "+cpu");
     }
-    if ((v1 || WriteFile(dir + "/cpu.max", us + " 100000")) &&
-        WriteFile(dir + "/cgroup.procs", std::to_string(getpid()))) {
-      return dir;
+    if (!v1 && !WriteFile(dir + "/cpu.max", us + " 100000")) {
+      why += "no cpu controller in " + std::string(root);
+    } else if (!WriteFile(dir + "/cgroup.procs", std::to_string(getpid()))) {
+      why += "cannot enter " + dir + ": " + strerror(errno);
+    } else {
+      cgroup_folder = dir;
+      return "";
     }
     rmdir(dir.c_str());
   }
-  return "";
+  return why;
 }
 
 }  // namespace
@@ -657,6 +761,9 @@ int Main(int argc, char** argv) {
                             {"name", "cpu_hog_" + std::to_string(i)}});
   }
 
+  if (o.quota_ms != 0) {
+    StartJanitor();
+  }
   uint64_t machine = MachineCpu(), own = OwnCpu(spinners);
   int fds[2];
   if (pipe(fds) != 0) {
@@ -666,15 +773,16 @@ int Main(int argc, char** argv) {
   if (trainer == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(fds[0]);
-    std::string cgroup;
-    if (o.quota_ms != 0 && (cgroup = EnterQuota(o.quota_ms)).empty()) {
-      fprintf(stderr, "starve_sim: SKIP: no cgroup cpu quota can be set here\n");
+    std::string why = o.quota_ms != 0 ? EnterQuota(o.quota_ms) : "";
+    if (!why.empty()) {
+      fprintf(stderr, "starve_sim: SKIP: no CPU quota can be set here: %s\n",
+              why.c_str());
       exit(77);
     }
     json truth = o.mode == "train"      ? Train(o)
                  : o.mode == "sleepers" ? RunSleepers(o.calls, o.call_us)
                                         : RunStates(o.seconds, o.data_dir);
-    truth["cgroup"] = cgroup;
+    truth["cgroup"] = cgroup_folder;
     std::string text = truth.dump();
     for (size_t at = 0; at < text.size();) {
       ssize_t n = write(fds[1], text.data() + at, text.size() - at);
@@ -693,6 +801,7 @@ int Main(int argc, char** argv) {
   }
   int status = 0;
   waitpid(trainer, &status, 0);
+  RemoveOldGroups();
   // What others used meanwhile: planted truth holds on a quiet machine only.
   machine = MachineCpu() - machine;
   own = OwnCpu(spinners) - own;
@@ -703,9 +812,6 @@ int Main(int argc, char** argv) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   }
   json truth = json::parse(text);
-  if (truth["cgroup"] != "") {
-    rmdir(truth["cgroup"].get<std::string>().c_str());
-  }
   truth["spinners"] = spinner_list;
   truth["other_cpu_ns"] = machine > own ? machine - own : 0;
   truth["preset"] = preset != nullptr ? preset->name : "";
