@@ -153,10 +153,6 @@ ParsedArgs ParseArgs(int argc, char** argv) {
       o.note = "--buffer " + buffer + ": rounded up to " +
                FormatBytes(*rounded) + " (a power of two of at least a page)";
   }
-  if (!o.ready_file.empty()) {
-    if (Status can = CheckReadyFile(o.ready_file); !can.ok())
-      return usage("--ready-file", can);
-  }
   return parsed;
 }
 

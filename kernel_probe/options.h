@@ -32,7 +32,8 @@ Result<Ns> ParseDuration(std::string_view text);
 Result<uint64_t> ParseBytes(std::string_view text);
 // The ring that is made for an asked size: a power of two, at least a page.
 Result<uint64_t> RingBytes(uint64_t asked);
-// Can it be made? Asked before anything is recorded.
+// Can it be made? Asked before anything is recorded, and after the rights that
+// recording needs: who lacks those has no use for this answer.
 Status CheckReadyFile(const std::string& path);
 
 struct ParsedArgs {

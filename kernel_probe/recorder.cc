@@ -148,7 +148,11 @@ class Recorder {
 Status Recorder::Run() {
   INGERO_RETURN_IF_ERROR(CheckSystem(ThisSystem()));
   INGERO_ASSIGN_OR_RETURN(signals_, BlockEndSignals());
-  if (!options_.ready_file.empty()) unlink(options_.ready_file.c_str());
+  if (!options_.ready_file.empty()) {
+    if (Status can = CheckReadyFile(options_.ready_file); !can.ok())
+      return std::move(can).In("--ready-file");
+    unlink(options_.ready_file.c_str());
+  }
   INGERO_RETURN_IF_ERROR(Start());
   Loop();
   return Finish();

@@ -209,6 +209,26 @@ TEST_F(RecordTest, ALinkAsTraceFolderIsNotFollowed) {
   EXPECT_FALSE(Contains(said, "recording")) << said;
 }
 
+// Before anything is made: a stream of 0 bytes was left behind.
+TEST_F(RecordTest, AReadyFileThatCannotBeMadeEndsTheStart) {
+  const std::string words = companion_.dir() + "/words";
+  const pid_t child = Fork([&] {
+    const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
+    dup2(fd, STDERR_FILENO);
+    execl(INGERO_KPROBE, INGERO_KPROBE, "--quiet", "--dir",
+          (companion_.dir() + "/trace").c_str(), "--ready-file",
+          "/does/not/exist/ready", nullptr);
+    return 98;
+  });
+  EXPECT_EQ(Wait(child), 1);
+  auto said = ReadWholeFile(words);
+  ASSERT_TRUE(said.ok());
+  EXPECT_EQ(std::count(said->begin(), said->end(), '\n'), 1) << *said;
+  EXPECT_TRUE(Contains(*said, "--ready-file: make a file in /does/not/exist"))
+      << *said;
+  EXPECT_EQ(companion_.StreamPath(), "");
+}
+
 // CASES 14, for the kernel side.
 TEST_F(RecordTest, AKilledCompanionLeavesAReadableStream) {
   ASSERT_TRUE(companion_.Start());
