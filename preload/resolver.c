@@ -21,14 +21,12 @@
  * Tables are append-only and read without a lock. The loader is never called
  * with a lock held.
  */
-#include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "preload/coverage.h"
+#include "preload/loader.h"
 #include "preload/syscalls.h"
 
 static const char *const nodes[GROUPS] = {
@@ -51,224 +49,7 @@ static void *const *wrappers_of(enum group group)
 	}
 }
 
-/*
- * Not libc's: a program with a sanitizer of its own asks dlsym before its
- * versions of these work.
- */
-static bool same_text(const char *a, const char *b)
-{
-	while (*a && *a == *b) {
-		a++;
-		b++;
-	}
-	return *a == *b;
-}
-
-static bool begins_with(const char *text, const char *start)
-{
-	while (*start && *text == *start) {
-		text++;
-		start++;
-	}
-	return !*start;
-}
-
-static const char *base_of(const char *path)
-{
-	const char *base = path;
-
-	for (; *path; path++)
-		if (*path == '/')
-			base = path + 1;
-	return base;
-}
-
-/* ---- libc's own dlsym ---------------------------------------------------- */
-
-/*
- * dlsym moved between libraries at glibc 2.34 and is interposed here, so it
- * can be neither linked nor asked for: read libc's symbol table.
- */
-struct wanted {
-	const char *name;
-	void *found;
-};
-
-static const void *relocated(const struct dl_phdr_info *info, uint64_t p)
-{
-	return (const void *)(p < info->dlpi_addr ? info->dlpi_addr + p : p);
-}
-
-static uint32_t gnu_hash(const char *s)
-{
-	uint32_t h = 5381;
-
-	while (*s)
-		h = h * 33 + (unsigned char)*s++;
-	return h;
-}
-
-static void *symbol_of(const struct dl_phdr_info *info, const char *name)
-{
-	const ElfW(Dyn) *dyn = NULL;
-	const uint32_t *hash = NULL;
-	const ElfW(Sym) *symbols = NULL;
-	const char *strings = NULL;
-	uint32_t want = gnu_hash(name), i;
-
-	for (int p = 0; p < info->dlpi_phnum; p++)
-		if (info->dlpi_phdr[p].p_type == PT_DYNAMIC)
-			dyn = (const void *)(info->dlpi_addr + info->dlpi_phdr[p].p_vaddr);
-	for (; dyn && dyn->d_tag != DT_NULL; dyn++) {
-		if (dyn->d_tag == DT_GNU_HASH)
-			hash = relocated(info, dyn->d_un.d_ptr);
-		else if (dyn->d_tag == DT_SYMTAB)
-			symbols = relocated(info, dyn->d_un.d_ptr);
-		else if (dyn->d_tag == DT_STRTAB)
-			strings = relocated(info, dyn->d_un.d_ptr);
-	}
-	if (!hash || !symbols || !strings || !hash[0])
-		return NULL;
-	/* nbuckets, first symbol, bloom words (8 bytes each), shift, ... */
-	const uint32_t *buckets = hash + 4 + 2 * hash[2];
-	const uint32_t *chain = buckets + hash[0];
-
-	i = buckets[want % hash[0]];
-	if (i < hash[1])
-		return NULL;
-	for (;; i++) {
-		uint32_t h = chain[i - hash[1]];
-
-		if ((h | 1) == (want | 1) && symbols[i].st_shndx != SHN_UNDEF &&
-		    same_text(strings + symbols[i].st_name, name))
-			return (void *)(info->dlpi_addr + symbols[i].st_value);
-		if (h & 1)
-			return NULL;
-	}
-}
-
-static int look_in_libc(struct dl_phdr_info *info, size_t size, void *to)
-{
-	struct wanted *w = to;
-	const char *base = info->dlpi_name ? base_of(info->dlpi_name) : "";
-
-	(void)size;
-	if (!same_text(base, "libc.so.6") && !same_text(base, "libdl.so.2") &&
-	    !same_text(base, "libpthread.so.0"))
-		return 0;
-	w->found = symbol_of(info, w->name);
-	return w->found != NULL;
-}
-
-void *ingero_libc_symbol(const char *name)
-{
-	struct wanted w = { name, NULL };
-
-	dl_iterate_phdr(look_in_libc, &w);
-	return w.found;
-}
-
-/* Used by dlsym.S. */
-__attribute__((visibility("hidden"))) void *(*ingero_real_dlsym)(void *, const char *);
-__attribute__((visibility("hidden"))) void *(*ingero_real_dlvsym)(void *, const char *,
-								   const char *);
-/* Used by dlopen.S. */
-__attribute__((visibility("hidden"))) void *(*ingero_real_dlopen)(const char *, int);
-static void *(*libc_dlsym)(void *, const char *);
-static void *(*real_dlopen)(const char *, int);
-static int (*real_dlclose)(void *);
-static char *(*real_dlerror)(void);
-
-static bool loader_ready(void)
-{
-	static bool ready;
-	void *next;
-
-	if (likely(__atomic_load_n(&ready, __ATOMIC_ACQUIRE)))
-		return true;
-	real_dlopen = (void *(*)(const char *, int))ingero_libc_symbol("dlopen");
-	real_dlclose = (int (*)(void *))ingero_libc_symbol("dlclose");
-	real_dlerror = (char *(*)(void))ingero_libc_symbol("dlerror");
-	ingero_real_dlvsym = (void *(*)(void *, const char *, const char *))ingero_libc_symbol(
-		"dlvsym");
-	libc_dlsym = (void *(*)(void *, const char *))ingero_libc_symbol("dlsym");
-	ingero_real_dlsym = libc_dlsym;
-	if (!real_dlopen || !real_dlclose || !real_dlerror || !ingero_real_dlvsym || !libc_dlsym)
-		return false;
-	/* The program's look-ups go on to another interposer behind us; ours do not. */
-	next = libc_dlsym(RTLD_NEXT, "dlsym");
-	if (next)
-		ingero_real_dlsym = (void *(*)(void *, const char *))next;
-	next = libc_dlsym(RTLD_NEXT, "dlopen");
-	ingero_real_dlopen = next ? (void *(*)(const char *, int))next : real_dlopen;
-	real_dlerror();
-	__atomic_store_n(&ready, true, __ATOMIC_RELEASE);
-	return true;
-}
-
-/* As dlvsym or dlsym, leaving no error behind for the program's dlerror. */
-static void *look_up(void *handle, const char *name, const char *version)
-{
-	void *p = version ? ingero_real_dlvsym(handle, name, version) :
-			    libc_dlsym(handle, name);
-
-	if (!p)
-		real_dlerror();
-	return p;
-}
-
-/* A handle of a loaded library, to be closed again; NULL: none. */
-static void *open_loaded(const char *name)
-{
-	void *handle = real_dlopen(name[0] ? name : NULL, RTLD_LAZY | RTLD_NOLOAD);
-
-	if (!handle)
-		real_dlerror();
-	return handle;
-}
-
 /* ---- modules, copies, callers -------------------------------------------- */
-
-struct module {
-	uintptr_t address; /* in: any address within */
-	uintptr_t low, high;
-	char name[512]; /* "" for the program */
-	bool found;
-};
-
-static int look_for_module(struct dl_phdr_info *info, size_t size, void *to)
-{
-	struct module *m = to;
-	uintptr_t low = UINTPTR_MAX, high = 0;
-
-	(void)size;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-
-		if (h->p_type != PT_LOAD)
-			continue;
-		if (info->dlpi_addr + h->p_vaddr < low)
-			low = info->dlpi_addr + h->p_vaddr;
-		if (info->dlpi_addr + h->p_vaddr + h->p_memsz > high)
-			high = info->dlpi_addr + h->p_vaddr + h->p_memsz;
-	}
-	if (m->address < low || m->address >= high)
-		return 0;
-	m->low = low;
-	m->high = high;
-	if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(m->name))
-		memcpy(m->name, info->dlpi_name, strlen(info->dlpi_name) + 1);
-	m->found = true;
-	return 1;
-}
-
-static void find_module(uintptr_t address, struct module *m)
-{
-	m->address = address;
-	m->name[0] = 0;
-	m->found = false;
-	dl_iterate_phdr(look_for_module, m);
-}
 
 struct copy {
 	uintptr_t low, high;
@@ -313,7 +94,7 @@ static struct copy *copy_of(enum group group, void *address)
 
 	if (copy)
 		return copy;
-	find_module((uintptr_t)address, &m);
+	ingero_find_module((uintptr_t)address, &m);
 	if (!m.found)
 		return NULL;
 	copy = sys_mmap(sizeof(*copy), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -322,10 +103,7 @@ static struct copy *copy_of(enum group group, void *address)
 	copy->low = m.low;
 	copy->high = m.high;
 	copy->group = group;
-	copy->handle = real_dlopen(m.name[0] ? m.name : NULL,
-				   RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-	if (!copy->handle)
-		real_dlerror();
+	copy->handle = ingero_open_loaded(m.name, RTLD_NODELETE);
 	ingero_lock();
 	other = known_copy(group, (uintptr_t)address);
 	if (!other && copy_count < COPIES_MAX) {
@@ -348,7 +126,7 @@ static bool is_ours(const void *p)
 	if (unlikely(!high)) {
 		struct module m;
 
-		find_module((uintptr_t)&copies, &m);
+		ingero_find_module((uintptr_t)&copies, &m);
 		low = m.low;
 		__atomic_store_n(&high, m.high, __ATOMIC_RELEASE);
 	}
@@ -361,12 +139,12 @@ static bool module_exports(void *p, const char *name)
 	struct module m;
 	void *handle, *found;
 
-	find_module((uintptr_t)p, &m);
-	handle = m.found ? open_loaded(m.name) : NULL;
+	ingero_find_module((uintptr_t)p, &m);
+	handle = m.found ? ingero_open_loaded(m.name, 0) : NULL;
 	if (!handle)
 		return false;
-	found = look_up(handle, name, NULL);
-	real_dlclose(handle);
+	found = ingero_look_up(handle, name, NULL);
+	ingero_dlclose(handle);
 	return (uintptr_t)found >= m.low && (uintptr_t)found < m.high;
 }
 
@@ -376,22 +154,22 @@ static bool module_exports(void *p, const char *name)
  */
 static void *next_of(const char *name, const char *node)
 {
-	void *p = look_up(RTLD_NEXT, name, node), *plain, *handle;
+	void *p = ingero_look_up(RTLD_NEXT, name, node), *plain, *handle;
 	struct module m;
 
 	if (!node)
 		return p;
-	plain = look_up(RTLD_NEXT, name, NULL);
+	plain = ingero_look_up(RTLD_NEXT, name, NULL);
 	if (!plain || plain == p)
 		return p;
-	find_module((uintptr_t)plain, &m);
-	handle = m.found ? open_loaded(m.name) : NULL;
+	ingero_find_module((uintptr_t)plain, &m);
+	handle = m.found ? ingero_open_loaded(m.name, 0) : NULL;
 	if (!handle)
 		return p;
 	for (enum group g = GROUP_RT11; g < GROUPS; g++)
-		if (look_up(handle, name, nodes[g]) == plain)
+		if (ingero_look_up(handle, name, nodes[g]) == plain)
 			plain = p; /* another major's, or reached through its library */
-	real_dlclose(handle);
+	ingero_dlclose(handle);
 	return plain;
 }
 
@@ -402,10 +180,9 @@ static void pin(enum group group, void *p)
 
 	if (known_copy(group, (uintptr_t)p))
 		return;
-	find_module((uintptr_t)p, &m);
-	if (m.found && !real_dlopen(m.name[0] ? m.name : NULL,
-				    RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-		real_dlerror();
+	ingero_find_module((uintptr_t)p, &m);
+	if (m.found)
+		ingero_open_loaded(m.name, RTLD_NODELETE);
 }
 
 static void *real_of(struct copy *copy, unsigned row)
@@ -418,9 +195,9 @@ static void *real_of(struct copy *copy, unsigned row)
 	if (copy->handle == RTLD_NEXT)
 		p = next_of(name, nodes[copy->group]);
 	else if (nodes[copy->group])
-		p = look_up(copy->handle, name, nodes[copy->group]);
+		p = ingero_look_up(copy->handle, name, nodes[copy->group]);
 	if (!p)
-		p = look_up(copy->handle, name, NULL);
+		p = ingero_look_up(copy->handle, name, NULL);
 	if (p && is_ours(p))
 		p = NULL;
 	if (p && copy->handle == RTLD_NEXT) {
@@ -468,27 +245,27 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 	 * on to nothing: the caller came through a pointer.
 	 */
 	if (p && first_copy[group] && !known_copy(group, (uintptr_t)p) &&
-	    !look_up(RTLD_NEXT, anchor_of(group), node) && !module_exports(p, anchor_of(group)))
+	    !ingero_look_up(RTLD_NEXT, anchor_of(group), node) && !module_exports(p, anchor_of(group)))
 		p = NULL;
 	if (!p && m->found && m->name[0]) {
-		handle = open_loaded(m->name);
+		handle = ingero_open_loaded(m->name, 0);
 		if (handle)
-			p = look_up(handle, name, node);
+			p = ingero_look_up(handle, name, node);
 		global = false;
 	}
 	if (!p && first_copy[group]) {
 		copy = first_copy[group];
 	} else {
 		if (!p && node) {
-			p = look_up(RTLD_NEXT, name, NULL);
+			p = ingero_look_up(RTLD_NEXT, name, NULL);
 			global = p != NULL;
 			if (!p && handle)
-				p = look_up(handle, name, NULL);
+				p = ingero_look_up(handle, name, NULL);
 		}
 		if (p && !is_ours(p)) {
 			ingero_cover_module();
 			if (global) {
-				void *anchor = look_up(RTLD_NEXT, anchor_of(group), node);
+				void *anchor = ingero_look_up(RTLD_NEXT, anchor_of(group), node);
 
 				/* So that pointers of this library are known later. */
 				copy_of(group, anchor && !is_ours(anchor) ? anchor : p);
@@ -501,7 +278,7 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 		}
 	}
 	if (handle)
-		real_dlclose(handle);
+		ingero_dlclose(handle);
 	return copy;
 }
 
@@ -528,10 +305,10 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	struct module m;
 	void *real;
 
-	if (!loader_ready())
+	if (!ingero_loader_ready())
 		return NULL;
 	if (!copy) {
-		find_module(address, &m);
+		ingero_find_module(address, &m);
 		copy = choose_copy(group, row, &m, true);
 		if (!copy)
 			return NULL;
@@ -555,7 +332,7 @@ static void *resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	real = real_of(copy, row);
 	if (!real && copy == &global_scope[group]) {
 		/* Only some functions are there (an interposer): the caller's own. */
-		find_module(address, &m);
+		ingero_find_module(address, &m);
 		copy = choose_copy(group, row, &m, false);
 		real = copy ? real_of(copy, row) : NULL;
 	}
@@ -583,8 +360,8 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	nested++;
 	if (nested == 1)
 		real = resolve(group, row, cell, address);
-	else if (nested == 2 && loader_ready())
-		real = look_up(RTLD_NEXT, ingero_api[row].name, nodes[group]);
+	else if (nested == 2 && ingero_loader_ready())
+		real = ingero_look_up(RTLD_NEXT, ingero_api[row].name, nodes[group]);
 	nested--;
 	errno = saved;
 	sys_restore_signals(mask);
@@ -603,14 +380,14 @@ static enum group group_of(const char *name, void *p)
 	for (enum group g = GROUP_RT11; g < GROUPS; g++)
 		if (known_copy(g, (uintptr_t)p))
 			return g;
-	find_module((uintptr_t)p, &m);
-	handle = m.found ? open_loaded(m.name) : NULL;
+	ingero_find_module((uintptr_t)p, &m);
+	handle = m.found ? ingero_open_loaded(m.name, 0) : NULL;
 	if (!handle)
 		return GROUPS;
 	for (enum group g = GROUP_RT13; g >= GROUP_RT11 && found == GROUPS; g--)
-		if (look_up(handle, name, nodes[g]) == p)
+		if (ingero_look_up(handle, name, nodes[g]) == p)
 			found = g;
-	real_dlclose(handle);
+	ingero_dlclose(handle);
 	return found;
 }
 
@@ -640,7 +417,7 @@ static void *wrap_next(const char *name, void *p)
 	int row;
 
 	if (name[2] == 'd' || name[0] == '_') {
-		void *anchor = look_up(RTLD_NEXT, anchor_of(GROUP_RT13), NULL);
+		void *anchor = ingero_look_up(RTLD_NEXT, anchor_of(GROUP_RT13), NULL);
 
 		group = group_of(name, p);
 		if (group == GROUPS && anchor)
@@ -683,7 +460,7 @@ void ingero_map_proc_address(enum group asked, const char *name, void **out)
 	struct copy *copy;
 	int best = -1;
 
-	if (!p || !name || !loader_ready())
+	if (!p || !name || !ingero_loader_ready())
 		return;
 	if (is_ours(p)) { /* the runtime had it from a wrapped cuGetProcAddress */
 		for (unsigned row = 0; row < ingero_api_driver_rows; row++)
@@ -754,25 +531,25 @@ static void *answer_dlsym(void *handle, const char *name, const char *version, v
 	void *p, *next, *own;
 	int saved = errno;
 
-	next = look_up(RTLD_NEXT, name, version);
+	next = ingero_look_up(RTLD_NEXT, name, version);
 	p = version ? ingero_real_dlvsym(handle, name, version) : ingero_real_dlsym(handle, name);
 	if (!p && handle != RTLD_DEFAULT)
 		return NULL; /* with the loader's own error */
 	errno = saved;
 	if (p && !is_ours(p)) {
 		/* Ahead of the shim, an interposer passes on to it. */
-		if (p != next && p == look_up(RTLD_DEFAULT, name, version))
+		if (p != next && p == ingero_look_up(RTLD_DEFAULT, name, version))
 			return p;
 		return wrap(name, p);
 	}
 	if (next && !is_ours(next))
 		return wrap_next(name, next);
 	/* RTLD_DEFAULT includes what the caller was linked to. */
-	find_module((uintptr_t)caller, &m);
-	own = m.found && m.name[0] ? open_loaded(m.name) : NULL;
-	p = own ? look_up(own, name, version) : NULL;
+	ingero_find_module((uintptr_t)caller, &m);
+	own = m.found && m.name[0] ? ingero_open_loaded(m.name, 0) : NULL;
+	p = own ? ingero_look_up(own, name, version) : NULL;
 	if (own)
-		real_dlclose(own);
+		ingero_dlclose(own);
 	errno = saved;
 	if (p && !is_ours(p))
 		return wrap(name, p);
@@ -780,7 +557,7 @@ static void *answer_dlsym(void *handle, const char *name, const char *version, v
 	if (version)
 		ingero_real_dlvsym(RTLD_NEXT, name, version);
 	else
-		libc_dlsym(RTLD_NEXT, name);
+		ingero_libc_dlsym(RTLD_NEXT, name);
 	return NULL;
 }
 
@@ -793,17 +570,17 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 {
 	void *p;
 
-	if (!loader_ready())
+	if (!ingero_loader_ready())
 		return NULL;
 	if (handle == RTLD_NEXT || !name ||
-	    (!begins_with(name, "cu") && !begins_with(name, "__cuda")))
+	    (!ingero_begins_with(name, "cu") && !ingero_begins_with(name, "__cuda")))
 		return TAIL;
 	if (ingero_find_row(name, GROUP_DRIVER) < 0 && ingero_find_row(name, GROUP_RT11) < 0 &&
 	    ingero_find_row(name, GROUP_RT12) < 0 && ingero_find_row(name, GROUP_RT13) < 0) {
 		int saved = errno;
 
 		if (is_cuda_name(name) && ingero_process_ready() &&
-		    look_up(handle, name, version))
+		    ingero_look_up(handle, name, version))
 			ingero_cover_escape(name, INGERO_ESCAPE_UNKNOWN);
 		errno = saved;
 		return TAIL;
@@ -813,7 +590,7 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 	if (p && strncmp(name, "cuGetProcAddress", 16) == 0) {
 		struct module m;
 
-		find_module((uintptr_t)caller, &m);
+		ingero_find_module((uintptr_t)caller, &m);
 		if (m.found)
 			ingero_cover_asked_by(m.name);
 	}
@@ -832,7 +609,7 @@ __attribute__((visibility("hidden"))) int ingero_dlopen_mode(const char *file, i
 	int saved = errno;
 	bool keep;
 
-	loader_ready();
+	ingero_loader_ready();
 	if (mode & RTLD_DEEPBIND) {
 		keep = ingero_keeps_deepbind();
 		if (file && !(mode & RTLD_NOLOAD))

@@ -6,6 +6,7 @@
  *   traced_call.h the hot path: time, call, time, commit
  *   thread_log.c  a thread's slot: attach, write out, retire
  *   session.c     the process's stream: folder, file, header, clock, exit
+ *   loader.c      modules, symbol tables, libc's own dlsym
  *   resolver.c    which real function a wrapper calls; dlsym and kin
  *   coverage.c    what of all that was seen, and what escaped
  *   kernels.c     kernel names, first uses, streams under capture
@@ -199,7 +200,8 @@ COLD void ingero_map_proc_address(enum group asked, const char *name, void **out
 /* By row; NULL where the group lacks the row. One per group (wrappers.c). */
 extern void *const ingero_wrappers_0[], *const ingero_wrappers_11[];
 extern void *const ingero_wrappers_12[], *const ingero_wrappers_13[];
-/* Looked up by name in libc; NULL where there is none. */
+
+/* loader.c: looked up by name in libc; NULL where there is none. */
 void *ingero_libc_symbol(const char *name);
 
 /* coverage.c: what was not written yet, where anything changed */
