@@ -221,6 +221,10 @@ class Attributor {
     return w;
   }
 
+  bool IsLibrary(const Call& call) const {
+    return call.func < traits_.size() && traits_[call.func].library;
+  }
+
   // False: the call is left out.
   bool Sane(Ns* newest, Call* call) const {
     if (call->begin < *newest || call->func >= traits_.size() ||
@@ -252,6 +256,7 @@ class Attributor {
     int since_first_use = 0;
     bool used_a_kernel = false;
     while (cursor->Next(&call)) {
+      if (IsLibrary(call)) continue;
       if (!Sane(&newest, &call)) {
         ++impossible_.calls;
         continue;
@@ -299,7 +304,7 @@ class Attributor {
     FeedingModel& model = start->model;
     Ns newest{INT64_MIN};
     while (cursor->Next(&call)) {
-      if (!Sane(&newest, &call)) continue;
+      if (IsLibrary(call) || !Sane(&newest, &call)) continue;
       calls_here_.push_back(call);
       model.OnCall(call, &pieces_);
     }

@@ -22,6 +22,7 @@ std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions) {
     out[i].sets_device = functions[i].call_class == CallClass::kDevice &&
                          functions[i].name.rfind("cudaSetDevice", 0) == 0 &&
                          functions[i].name != "cudaSetDeviceFlags";
+    out[i].library = functions[i].layer == Layer::kLibrary;
   }
   return out;
 }

@@ -28,6 +28,7 @@ namespace ingero::analysis {
 struct FuncTraits {
   CallClass call_class = CallClass::kOther;
   bool sets_device = false;  // cudaSetDevice: object is the thread's device
+  bool library = false;      // no CUDA call: tells nothing about the GPU
 };
 std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions);
 

@@ -730,7 +730,8 @@ class Builder {
     if (top == nullptr) return;
     for (const Operation& o : report_.operations) {
       if (o.process != w.facts.process || o.count < 20 || o.p50 <= Ns(0) ||
-          o.func >= report_.functions.size())
+          o.func >= report_.functions.size() ||
+          report_.functions[o.func].layer == Layer::kLibrary)
         continue;
       const double ratio = Ratio(o.p99, o.p50);
       if (ratio < 10 || o.p99 < kMillisecond) continue;

@@ -91,8 +91,15 @@ enum class CallClass : uint8_t {
   kStream = 29,
   kEvent = 30,
   kPrefetch = 31,
-  kRegister = 32
+  kRegister = 32,
+  kNccl = 33,
+  kCublas = 34,
+  kCublasLt = 35,
+  kCudnn = 36
 };
+// Entry points of libraries (NCCL, cuBLAS, ...) are recorded on request only.
+// CUDA calls inside are recorded as well, so nothing but their own figures may
+// depend on them.
 enum class Layer : uint8_t { kRuntime = 1, kDriver = 2, kLibrary = 3 };
 
 struct Function {
@@ -117,7 +124,7 @@ struct Call {
   ThreadIndex thread = kNone;
   FuncIndex func = kNone;
   uint32_t result = 0;  // 0 = success
-  uint8_t depth = 0;
+  uint8_t depth = 0;  // CUDA calls around it; of a library's: library calls
   bool first_use = false;   // first launch of its kernel in its process
   bool first_call = false;  // first call of its function in its process
   bool captured = false;    // recorded into a graph, not executed

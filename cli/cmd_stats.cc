@@ -200,8 +200,8 @@ void PrintCoverage(const View& view, const std::vector<ProcessCoverage>& all,
       fact("Calls",
            FormatCounted(c.calls, "recorded", "recorded") +
                (c.skipped_calls > 0
-                    ? fmt::format(", {} left out by choice (INGERO_APIS)",
-                                  FormatCount(c.skipped_calls))
+                    ? fmt::format(", {} {}", FormatCount(c.skipped_calls),
+                                  merge::LeftOut(c.choice))
                     : std::string()));
     for (size_t i = 0; i < c.libraries.size(); ++i) {
       const merge::CoverageLibrary& l = c.libraries[i];
@@ -209,6 +209,23 @@ void PrintCoverage(const View& view, const std::vector<ProcessCoverage>& all,
            fmt::format("{}{}{}: {}", l.name,
                        l.version.empty() ? "" : ", version " + l.version,
                        l.runtime ? ", shared runtime" : "", l.path));
+    }
+    if (!c.asked.empty()) {
+      std::vector<std::string> lines;
+      for (const std::string& group : c.asked) {
+        bool any = false;
+        for (const merge::CoverageEntryPoints& e : c.entry_points) {
+          if (e.group != group) continue;
+          any = true;
+          lines.push_back(fmt::format(
+              "{}: {} of {}", group,
+              FormatCounted(e.functions, "function", "functions"), e.path));
+        }
+        if (!any)
+          lines.push_back(group + ": asked for, and nothing refers to it");
+      }
+      for (size_t i = 0; i < lines.size(); ++i)
+        fact(i == 0 ? "By name" : "", lines[i]);
     }
     for (size_t i = 0; i < c.static_runtimes.size(); ++i)
       fact(i == 0 ? "Static" : "",
@@ -244,7 +261,7 @@ void PrintCoverage(const View& view, const std::vector<ProcessCoverage>& all,
 
 Json ToJson(const View& view, const ProcessCoverage& c) {
   Json libraries = Json::array(), ways = Json::array(), escaped = Json::array(),
-       deep = Json::array();
+       deep = Json::array(), entries = Json::array();
   for (const merge::CoverageLibrary& l : c.libraries)
     libraries.push_back({{"path", l.path},
                          {"version", l.version},
@@ -259,6 +276,10 @@ Json ToJson(const View& view, const ProcessCoverage& c) {
                        {"by_design", e.by_design}});
   for (const merge::CoverageDeepBind& d : c.deep_bound)
     deep.push_back({{"file", d.file}, {"kept", d.kept}});
+  for (const merge::CoverageEntryPoints& e : c.entry_points)
+    entries.push_back({{"group", e.group},
+                       {"path", e.path},
+                       {"functions", e.functions}});
   return {{"process", view.Identity(c.process)},
           {"recorded", c.recorded},
           {"summary", merge::CoverageSentence(
@@ -271,7 +292,10 @@ Json ToJson(const View& view, const ProcessCoverage& c) {
           {"ways", ways},
           {"hooked", c.hooked()},
           {"escaped", escaped},
-          {"deep_bound", deep}};
+          {"deep_bound", deep},
+          {"apis", c.choice},
+          {"asked", c.asked},
+          {"entry_points", entries}};
 }
 
 // `process` is that pid, or descends from it.

@@ -56,6 +56,28 @@ std::string NameOf(const Process& p) {
   return fmt::format("{}/{}", p.name.empty() ? "process" : p.name, p.pid);
 }
 
+const char* WhyEscaped(uint64_t detail) {
+  switch (detail) {
+    case INGERO_ESCAPE_COPY: return "of a second copy of its library";
+    case INGERO_ESCAPE_NO_THUNK: return "of a library, more than can be hooked";
+    case INGERO_ESCAPE_NEXT: return "of a library, asked for with RTLD_NEXT";
+    case INGERO_ESCAPE_READ_ONLY:
+      return "of a library, its pointer cannot be replaced";
+    default: return "not known to ingero";
+  }
+}
+
+// As INGERO_APIS names it; nullptr: no library's.
+const char* NameOfGroup(uint64_t call_class) {
+  switch (call_class) {
+#define X(id, value, name) \
+  case value: return value >= INGERO_CLASS_NCCL ? name : nullptr;
+    INGERO_CLASSES(X)
+#undef X
+    default: return nullptr;
+  }
+}
+
 CoverageWay& WayOf(ProcessCoverage* c, uint64_t way) {
   const char* name = NameOfWay(way);
   for (CoverageWay& w : c->ways)
@@ -178,11 +200,8 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
             WayOf(&c, detail).entries.push_back(std::move(name));
         break;
       case INGERO_WAY_ESCAPED:
-        c.escapes.push_back({text,
-                             detail == INGERO_ESCAPE_COPY
-                                 ? "of a second copy of its library"
-                                 : "not known to ingero",
-                             count, EscapesByDesign(text)});
+        c.escapes.push_back(
+            {text, WhyEscaped(detail), count, EscapesByDesign(text)});
         break;
       case INGERO_WAY_ASKED_BY:
         if (FileName(text).find("libcudart") == text.npos)
@@ -190,6 +209,18 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
         break;
       case INGERO_WAY_DEEPBIND:
         c.deep_bound.push_back({text, detail != 0});
+        break;
+      case INGERO_WAY_CHOICE:
+        c.choice = text;
+        c.asked.clear();
+        for (uint64_t k = INGERO_CLASS_NCCL; NameOfGroup(k) != nullptr; ++k)
+          if (detail >> (k - INGERO_CLASS_NCCL) & 1)
+            c.asked.push_back(NameOfGroup(k));
+        break;
+      case INGERO_WAY_LIBRARY:
+        if (NameOfGroup(detail) != nullptr)
+          c.entry_points.push_back(
+              {NameOfGroup(detail), text, FileName(text), count});
         break;
       case INGERO_WAY_PROCESS:
         seen[process] |= count;
@@ -228,13 +259,17 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
     if (c.recorded && c.calls == 0)
       c.not_recorded =
           c.skipped_calls > 0
-              ? fmt::format("all {} calls were left out by choice "
-                            "(INGERO_APIS)",
-                            c.skipped_calls)
+              ? fmt::format("all {} calls were {}", c.skipped_calls,
+                            LeftOut(c.choice))
               : "its stream holds no call";
     out.push_back(std::move(c));
   }
   return out;
+}
+
+std::string LeftOut(const std::string& choice) {
+  return choice.empty() ? std::string("left out by default")
+                        : "left out by choice (INGERO_APIS=" + choice + ")";
 }
 
 std::string CoverageSentence(const ProcessCoverage& c, const Process& process) {

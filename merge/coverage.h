@@ -41,6 +41,13 @@ struct CoverageDeepBind {
   bool kept = false;  // else the shim cleared RTLD_DEEPBIND
 };
 
+// A library whose functions were recorded by name, on request.
+struct CoverageEntryPoints {
+  std::string group;  // as INGERO_APIS names it: "cublas"
+  std::string path, name;  // of its file, links followed
+  uint64_t functions = 0;
+};
+
 struct ProcessCoverage {
   analysis::ProcessIndex process = analysis::kNone;
   bool recorded = false;  // a stream of it was merged
@@ -52,6 +59,9 @@ struct ProcessCoverage {
   // Modules with a runtime linked in (or a loader of their own).
   std::vector<std::string> static_runtimes;
   std::vector<CoverageDeepBind> deep_bound;
+  std::string choice;  // INGERO_APIS, where it was set
+  std::vector<std::string> asked;  // groups of libraries in it
+  std::vector<CoverageEntryPoints> entry_points;
   // Why nothing of it was recorded; "" where something was.
   std::string not_recorded;
   // The companion saw the shim in it: it was ready, and nothing came.
@@ -65,6 +75,10 @@ struct ProcessCoverage {
 
 // By process index.
 std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader);
+
+// "left out by choice (INGERO_APIS=launch)", or "by default" where nobody set
+// it.
+std::string LeftOut(const std::string& choice);
 
 // The line of `ingero explain` about it.
 std::string CoverageSentence(const ProcessCoverage& coverage,

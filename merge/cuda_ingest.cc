@@ -158,6 +158,35 @@ class Summary {
   std::map<uint32_t, Totals> totals_;
 };
 
+// Depths in a stream count all recorded calls around. What is stored counts
+// calls of one kind (CUDA's, or those of libraries), so that CUDA calls read the
+// same whether the libraries around them were recorded or not.
+class Nesting {
+ public:
+  // Calls of a thread, by (start, depth). An outer call that comes late, or
+  // was lost, does not count.
+  uint8_t Depth(const WireCall& call, bool library) {
+    std::vector<Open>& open = open_[call.tid];
+    while (!open.empty() && (open.back().depth >= call.depth ||
+                             open.back().end_ticks < call.start_ticks))
+      open.pop_back();
+    uint8_t depth = 0;
+    for (const Open& o : open) depth += o.library == library;
+    if (open.size() < UINT8_MAX)
+      open.push_back({call.no_end ? UINT64_MAX : call.end_ticks, call.depth,
+                      library});
+    return depth;
+  }
+
+ private:
+  struct Open {
+    uint64_t end_ticks;
+    uint8_t depth;
+    bool library;
+  };
+  std::unordered_map<uint32_t, std::vector<Open>> open_;
+};
+
 // Calls come nearly in order; within a block they are in order.
 void SortCalls(Rows* rows) {
   const auto before = [&](size_t a, size_t b) {
@@ -216,12 +245,19 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   Summary summary(writer, target.process);
   std::bitset<UINT16_MAX + 1> called;
   std::unordered_map<uint32_t, uint32_t> tids;  // own -> host
-  std::unordered_map<uint32_t, int64_t> first_use_end;  // of a thread's last
+  // Of a thread's last, CUDA's and libraries' apart.
+  std::unordered_map<uint32_t, int64_t> first_use_end[2];
+  Nesting nesting;
+  bool libraries = false;
+  for (const auto& [id, f] : stream.functions())
+    libraries |= f.layer == INGERO_LAYER_LIBRARY;
   uint64_t count = 0, layers = 0, damaged = 0;
   CallReader reader(stream);
   WireCall call;
   while (reader.Next(&call)) {
     const WireFunction& f = function(call.func);
+    const bool library = f.layer == INGERO_LAYER_LIBRARY;
+    if (libraries) call.depth = nesting.Depth(call, library);
     const int64_t begin = target.clock->ToNs(call.start_ticks);
     const int64_t end =
         call.no_end ? std::max(begin, target.end_of_unfinished.value)
@@ -266,7 +302,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
       std::optional<uint64_t> first_use_ns;
       if (first_use) {
         // The driver's call inside a runtime's first use is its time, too.
-        int64_t& until = first_use_end[call.tid];
+        int64_t& until = first_use_end[library][call.tid];
         first_use_ns = begin < until ? 0 : static_cast<uint64_t>(end - begin);
         until = std::max(until, end);
       }

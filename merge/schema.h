@@ -114,7 +114,7 @@ namespace stream_table {
 enum Col : size_t {
   kBegin, kEnd, kKernel, kStreamId, kPid, kFingerprint, kBytes,
   kEvents,        // calls, or rows of all kernel tables
-  kSkippedCalls,  // left out by choice
+  kSkippedCalls,  // left out (INGERO_APIS)
   kProcess,       // index plus 1
   kClockErrorNs,  // bound
   kClockKnots,

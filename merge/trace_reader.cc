@@ -21,6 +21,7 @@ using namespace analysis;
 INGERO_CLASSES(X)
 #undef X
 static_assert(INGERO_CLASS_REGISTER == static_cast<int>(CallClass::kRegister));
+static_assert(INGERO_CLASS_CUDNN == static_cast<int>(CallClass::kCudnn));
 static_assert(INGERO_CLASS_MODULE == static_cast<int>(CallClass::kModule));
 static_assert(INGERO_CLASS_COPY_ASYNC ==
               static_cast<int>(CallClass::kCopyAsync));
@@ -616,18 +617,22 @@ void AddCalls(const TraceReader& reader, ProcessIndex process, Interval window,
               std::map<FuncIndex, OpTotals>* totals) {
   if (window.empty()) return;
   auto calls = reader.Calls(process, window);
-  std::map<uint32_t, Ns> first_use_end;  // of a thread's last
+  // Of a thread's last, CUDA's and libraries' apart.
+  std::map<uint32_t, Ns> first_use_end[2];
   Call call;
   while (calls->Next(&call)) {
     if (call.no_end) continue;
     const CallClass c = reader.functions()[call.func].call_class;
+    const bool library =
+        reader.functions()[call.func].layer == Layer::kLibrary;
     OpTotals& t = (*totals)[call.func];
     const auto duration = static_cast<uint64_t>((call.end - call.begin).value);
     if (call.first_use || call.first_call || c == CallClass::kContext ||
         c == CallClass::kModule) {
       ++t.first_uses;
       // The driver's call inside a runtime's first use is its time, too.
-      Ns& until = first_use_end.try_emplace(call.thread, call.begin)
+      Ns& until = first_use_end[library]
+                      .try_emplace(call.thread, call.begin)
                       .first->second;
       if (call.begin >= until) t.first_use_ns += duration;
       until = std::max(until, call.end);
@@ -709,7 +714,8 @@ Summaries TraceReader::Summarize(Interval window) const {
       op.errors = t.errors;
       op.bytes = t.bytes;
       op.wall_share = Ratio(NsOf(t.outermost), window.length());
-      calls_of[p] += t.calls + t.first_uses;
+      if (functions_[func].layer != Layer::kLibrary)
+        calls_of[p] += t.calls + t.first_uses;
       out.operations.push_back(op);
     }
   }
@@ -792,6 +798,7 @@ TraceFacts TraceReader::facts() const {
   f.page_cost = Ns(Fact("page_cost_ns"));
   f.events = static_cast<uint64_t>(Fact("count.events"));
 
+  const std::vector<ProcessCoverage> coverage = ReadCoverage(*this);
   bool kernel = false, cuda = false;
   for (const StoredStream& s : streams_) {
     f.clock_error =
@@ -809,9 +816,12 @@ TraceFacts TraceReader::facts() const {
     std::string text =
         fmt::format("cuda: {}/{}: {} calls in {:.1f} s ({})", p.name, p.pid,
                     s.events, seconds, s.file);
-    if (s.skipped_calls != 0)
-      text += fmt::format("; {} calls left out by choice (INGERO_APIS)",
-                          s.skipped_calls);
+    if (s.skipped_calls != 0) {
+      std::string choice;
+      for (const ProcessCoverage& c : coverage)
+        if (c.process == s.process) choice = c.choice;
+      text += fmt::format("; {} calls {}", s.skipped_calls, LeftOut(choice));
+    }
     if (!(s.flags & stream_table::kExited))
       text += s.flags & stream_table::kLive
                   ? "; still running when merged"
@@ -823,7 +833,7 @@ TraceFacts TraceReader::facts() const {
   // libraries and made no call is worth a line only where nobody made any.
   std::string unseen;
   const bool no_calls = Fact("count.calls") == 0;
-  for (const ProcessCoverage& c : ReadCoverage(*this)) {
+  for (const ProcessCoverage& c : coverage) {
     if (!c.recorded && c.shim_mapped && !no_calls) continue;
     f.coverage.push_back({c.process, CoverageSentence(c, processes_[c.process])});
     if (unseen.empty() && !c.recorded) unseen = f.coverage.back().text;

@@ -113,6 +113,16 @@ void ingero_cover_deepbind(const char *file, bool kept)
 	count_fact(INGERO_WAY_DEEPBIND, kept, file);
 }
 
+void ingero_cover_choice(const char *apis, uint32_t libraries)
+{
+	count_fact(INGERO_WAY_CHOICE, libraries, apis);
+}
+
+void ingero_cover_library(const char *path, unsigned func_class)
+{
+	count_fact(INGERO_WAY_LIBRARY, func_class, path);
+}
+
 /* ---- writing ------------------------------------------------------------- */
 
 static void emit(struct thread_state *t, unsigned way, unsigned detail, uint64_t count,
@@ -252,7 +262,7 @@ void ingero_emit_all_coverage(struct thread_state *t)
 			continue;
 		sent->facts[i] = count;
 		emit(t, facts[i].way, facts[i].detail, count,
-		     facts[i].way == INGERO_WAY_ASKED_BY ?
+		     facts[i].way == INGERO_WAY_ASKED_BY || facts[i].way == INGERO_WAY_LIBRARY ?
 			     real_path(facts[i].text, path, sizeof(path)) :
 			     facts[i].text);
 	}

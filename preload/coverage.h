@@ -25,6 +25,10 @@ void ingero_cover_escape(const char *name, enum ingero_escape_reason why);
 /* path: as the loader has it, "" for the program. */
 void ingero_cover_asked_by(const char *path);
 void ingero_cover_deepbind(const char *file, bool kept);
+/* INGERO_APIS as it was set; libraries: as ingero_libraries. */
+void ingero_cover_choice(const char *apis, uint32_t libraries);
+/* One more function of that library is replaced by a thunk. */
+void ingero_cover_library(const char *path, unsigned func_class);
 /* All that was not written yet, changed or not. */
 void ingero_emit_all_coverage(struct thread_state *t);
 

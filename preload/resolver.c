@@ -347,7 +347,7 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 {
 	/* The loader allocates, and an allocator may make CUDA calls. */
 	static __thread uint8_t nested __attribute__((tls_model("initial-exec")));
-	struct caller *caller = known_caller(address);
+	struct caller *caller = known_caller(address = ingero_true_caller(address));
 	struct copy *copy = caller ? __atomic_load_n(&caller->copy[group], __ATOMIC_ACQUIRE) : NULL;
 	void *real = copy ? __atomic_load_n(&copy->real[row], __ATOMIC_ACQUIRE) : NULL;
 	uint64_t mask;
@@ -358,9 +358,11 @@ void *ingero_resolve(enum group group, unsigned row, struct cell *cell, uintptr_
 	mask = sys_block_signals();
 	saved = errno;
 	nested++;
-	if (nested == 1)
+	if (nested == 1) {
 		real = resolve(group, row, cell, address);
-	else if (nested == 2 && ingero_loader_ready())
+		ingero_libraries_sweep();
+	}
+	if (nested == 2 && ingero_loader_ready())
 		real = ingero_look_up(RTLD_NEXT, ingero_api[row].name, nodes[group]);
 	nested--;
 	errno = saved;
@@ -572,6 +574,12 @@ __attribute__((visibility("hidden"))) void *ingero_dlsym(void *handle, const cha
 
 	if (!ingero_loader_ready())
 		return NULL;
+	if (unlikely(ingero_libraries)) {
+		caller = (void *)ingero_true_caller((uintptr_t)caller);
+		p = ingero_library_dlsym(handle, name, version, caller);
+		if (p)
+			return p;
+	}
 	if (handle == RTLD_NEXT || !name ||
 	    (!ingero_begins_with(name, "cu") && !ingero_begins_with(name, "__cuda")))
 		return TAIL;

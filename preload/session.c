@@ -10,7 +10,8 @@
  *   INGERO_DISABLE=1   wrappers only pass on
  *   INGERO_DIR         folder for streams
  *   INGERO_APIS        classes to record, separated by commas: "all", "default"
- *                      (all but getter), names as in wire.h, "-name" leaves out
+ *                      (all but getter and libraries), names as in wire.h,
+ *                      "-name" leaves out. Libraries come on top of the rest
  *   INGERO_CLOCK       "monotonic": time stamps from clock_gettime, not the TSC
  *   INGERO_CLEAR_DEEPBIND=1  take RTLD_DEEPBIND from dlopen
  */
@@ -185,11 +186,11 @@ static void choose_classes(void)
 #undef X
 	};
 	const char *list = env("INGERO_APIS");
-	const uint64_t usual = ~(1ULL << INGERO_CLASS_GETTER);
-	uint64_t wanted;
-	bool understood = false;
+	const uint64_t libraries = 0xfULL << INGERO_CLASS_NCCL;
+	const uint64_t usual = ~(1ULL << INGERO_CLASS_GETTER | libraries);
+	uint64_t wanted = usual;
+	bool chosen = false;
 
-	wanted = list && *list && *list != '-' ? 0 : usual;
 	while (list && *list) {
 		bool without = *list == '-';
 		const char *word = list + without;
@@ -205,11 +206,17 @@ static void choose_classes(void)
 				bits = 1ULL << classes[i].value;
 		if (!bits && n)
 			note_odd("INGERO_APIS", "names an unknown class; see docs/environment.md");
-		understood |= bits != 0;
+		/* The first that is named takes the place of the usual ones. */
+		if (bits & ~libraries && !chosen) {
+			chosen = true;
+			if (!without)
+				wanted &= libraries;
+		}
 		wanted = without ? wanted & ~bits : wanted | bits;
 		list = word + n + (word[n] == ',');
 	}
-	wanted_classes = understood ? wanted : usual;
+	wanted_classes = wanted;
+	ingero_libraries = (uint32_t)((wanted & libraries) >> INGERO_CLASS_NCCL);
 }
 
 bool ingero_wants(unsigned func_class)
@@ -776,9 +783,10 @@ static bool is_set(const char *name)
 /* At load, while there is one thread, or before: a library's constructor. */
 static void load(void)
 {
-	const char *clock = env("INGERO_CLOCK");
+	const char *clock = env("INGERO_CLOCK"), *apis = env("INGERO_APIS");
 	struct process *p;
 
+	ingero_libraries = 0;
 	stderr_identity(stderr_at_load);
 	disabled = is_set("INGERO_DISABLE");
 	clears_deepbind = is_set("INGERO_CLEAR_DEEPBIND");
@@ -796,6 +804,8 @@ static void load(void)
 	choose_classes();
 	/* Whoever holds its lock must give back the same one: never changes again. */
 	ingero_process = p;
+	if (apis && *apis)
+		ingero_cover_choice(apis, ingero_libraries);
 }
 
 struct once {
@@ -856,6 +866,7 @@ bool ingero_process_ready(void)
 __attribute__((constructor)) static void at_load(void)
 {
 	once(&loaded, load);
+	ingero_libraries_sweep();
 }
 
 /* Calls of later exit handlers are still recorded. */

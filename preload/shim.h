@@ -8,6 +8,7 @@
  *   session.c     the process's stream: folder, file, header, clock, exit
  *   loader.c      modules, symbol tables, libc's own dlsym
  *   resolver.c    which real function a wrapper calls; dlsym and kin
+ *   library.c     entry points of NCCL, cuBLAS, cuDNN, on request
  *   coverage.c    what of all that was seen, and what escaped
  *   kernels.c     kernel names, first uses, streams under capture
  *   nvtx.c        ranges that the program marks
@@ -54,7 +55,12 @@ enum group { GROUP_DRIVER, GROUP_RT11, GROUP_RT12, GROUP_RT13, GROUPS };
 	RUNTIME(11_12_13, 1 << GROUP_RT11 | 1 << GROUP_RT12 | 1 << GROUP_RT13, __VA_ARGS__)
 
 /* A function's index in the table; the id in records is index + 1. */
-enum { API_ROWS_MAX = 2048 };
+enum {
+	API_ROWS_MAX = 2048,
+	LIBRARY_ROW = API_ROWS_MAX, /* row of the first entry point of a library */
+	LIBRARY_ROWS_MAX = 4096,
+	ROWS_MAX = LIBRARY_ROW + LIBRARY_ROWS_MAX,
+};
 
 struct api_row {
 	const char *name;
@@ -120,7 +126,7 @@ enum call_mode {
 };
 
 struct process {
-	uint8_t mode[API_ROWS_MAX]; /* enum call_mode; racy reads are fine */
+	uint8_t mode[ROWS_MAX]; /* enum call_mode; racy reads are fine */
 	uint32_t kernel_generation; /* changes when a kernel address is reused */
 	uint32_t captures;          /* streams under capture; racy reads are fine */
 
@@ -203,6 +209,18 @@ extern void *const ingero_wrappers_12[], *const ingero_wrappers_13[];
 
 /* loader.c: looked up by name in libc; NULL where there is none. */
 void *ingero_libc_symbol(const char *name);
+
+/* library.c */
+#define LIBRARIES_UNKNOWN (1u << 31)
+/* Bit per class asked for, INGERO_CLASS_NCCL first. Set once, at load. */
+extern uint32_t ingero_libraries;
+extern struct api_row ingero_library_rows[LIBRARY_ROWS_MAX];
+/* The module that called, where `address`, a return address, is that of a thunk. */
+COLD uintptr_t ingero_true_caller(uintptr_t address);
+/* Looks at modules that came since; no lock held, not inside dlopen's own work. */
+COLD void ingero_libraries_sweep(void);
+/* The answer to a dlsym, or NULL: not of a library that was asked for. */
+COLD void *ingero_library_dlsym(void *handle, const char *name, const char *version, void *caller);
 
 /* coverage.c: what was not written yet, where anything changed */
 void ingero_emit_coverage(struct thread_state *t);

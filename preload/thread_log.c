@@ -470,15 +470,22 @@ static struct thread_state *attach_quietly(void)
 
 /* ---- the slow ways into and out of a call -------------------------------- */
 
+static const struct api_row *row_of(unsigned row)
+{
+	return row < LIBRARY_ROW ? &ingero_api[row] : &ingero_library_rows[row - LIBRARY_ROW];
+}
+
 static void write_name(struct thread_state *t, unsigned row)
 {
-	const struct api_row *api = &ingero_api[row];
+	const struct api_row *api = row_of(row);
 	struct ingero_name *name;
 	size_t length = strlen(api->name);
 
 	name = ingero_reserve(t, INGERO_RECORD_NAME, sizeof(*name) + length + 1);
 	name->func = (__u16)(row + 1);
-	name->layer = row < ingero_api_driver_rows ? INGERO_LAYER_DRIVER : INGERO_LAYER_RUNTIME;
+	name->layer = row < ingero_api_driver_rows ? INGERO_LAYER_DRIVER :
+		      row < LIBRARY_ROW		   ? INGERO_LAYER_RUNTIME :
+						     INGERO_LAYER_LIBRARY;
 	name->func_class = api->func_class;
 	memcpy(name->words, api->words, sizeof(name->words));
 	memcpy(name + 1, api->name, length);
@@ -506,7 +513,7 @@ static void set_mode(unsigned row, enum call_mode mode)
 static struct thread_state *enter(unsigned row, struct cell *cell)
 {
 	struct thread_state *t = ingero_tls.state;
-	unsigned func_class = ingero_api[row].func_class;
+	unsigned func_class = row_of(row)->func_class;
 
 	if (mode_of(row) == CALL_UNSEEN && !ingero_wants(func_class))
 		set_mode(row, CALL_SKIP);

@@ -159,7 +159,7 @@ struct ingero_stream_header {
 
 	/* live (CUDA streams) */
 	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
-	__u64 calls_skipped;    /* calls left out by choice (INGERO_APIS), total */
+	__u64 calls_skipped;    /* calls left out (INGERO_APIS), total */
 	__u64 exited;           /* 1 once the exit handler ran */
 	__u64 lost[INGERO_LOSS_MAX]; /* count by enum ingero_loss */
 };
@@ -271,7 +271,7 @@ struct ingero_call {
 	__u64 start_ticks;
 	__u32 duration_lo; /* ticks, low 32 bits */
 	__u16 duration_hi; /* ticks, bits 32..47 */
-	__u8 depth;        /* 0 = outermost CUDA call of this thread */
+	__u8 depth;        /* recorded calls of this thread around it */
 	__u8 reserved;
 	/* __u64 words[0..4] follow */
 };
@@ -347,7 +347,12 @@ enum ingero_word {
 	X(STREAM, 29, "stream")            /* create, destroy */                   \
 	X(EVENT, 30, "event")              /* create, destroy, elapsed */          \
 	X(PREFETCH, 31, "prefetch")                                                \
-	X(REGISTER, 32, "register")        /* fat binary and function tables */
+	X(REGISTER, 32, "register")        /* fat binary and function tables */    \
+	/* Entry points of libraries, LAYER_LIBRARY: recorded on request. */       \
+	X(NCCL, 33, "nccl")                                                        \
+	X(CUBLAS, 34, "cublas")                                                    \
+	X(CUBLASLT, 35, "cublaslt")                                                \
+	X(CUDNN, 36, "cudnn")
 
 enum ingero_class {
 #define X(id, value, name) INGERO_CLASS_##id = value,
@@ -424,11 +429,20 @@ enum ingero_coverage_way {
 	/* Not of the shim: what the companion saw of a process that has a CUDA
 	 * library mapped. text = its path, count = enum ingero_cuda_process. */
 	INGERO_WAY_PROCESS = 10,
+	/* INGERO_APIS was set: text = its value, detail = bit per class of a
+	 * library that it asks for, INGERO_CLASS_NCCL first. */
+	INGERO_WAY_CHOICE = 11,
+	/* A library whose functions are recorded by name: text = its path,
+	 * detail = its class, count = functions. */
+	INGERO_WAY_LIBRARY = 12,
 };
 
 enum ingero_escape_reason {
 	INGERO_ESCAPE_UNKNOWN = 0, /* no wrapper for that name or address */
 	INGERO_ESCAPE_COPY = 1,    /* of a second copy of its library */
+	INGERO_ESCAPE_NO_THUNK = 2,  /* of a library: its bound is reached */
+	INGERO_ESCAPE_NEXT = 3,      /* of a library: asked for with RTLD_NEXT */
+	INGERO_ESCAPE_READ_ONLY = 4, /* of a library: the reference cannot be written */
 };
 
 /* A process with a CUDA library, as the companion sees it from outside. */

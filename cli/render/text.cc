@@ -442,10 +442,14 @@ class TextReport {
       failed |= op.errors > 0;
       several |= op.process != steady[0]->process;
     }
-    if (steady.empty()) return;
+    if (steady.empty()) {
+      LibraryFirstCalls();
+      return;
+    }
     page_.Heading("CUDA operations (first uses are kept apart)");
     for (Layer layer : {Layer::kRuntime, Layer::kDriver, Layer::kLibrary})
       OperationTable(steady, layer, several);
+    LibraryFirstCalls();
     if (failed) page_.Blank();
     for (const Operation* op : steady) {
       if (op->errors == 0) continue;
@@ -501,12 +505,37 @@ class TextReport {
           2);
   }
 
+  // What a library did at its first call holds CUDA's first uses, so these are
+  // no part of the cold start's sum.
+  void LibraryFirstCalls() {
+    constexpr Ns kWorthALine{1'000'000};
+    std::vector<const Operation*> first;
+    for (const Operation& op : r_.operations)
+      if (op.first_uses > 0 && LayerOf(op) == Layer::kLibrary &&
+          (o_.all || op.first_use_time >= kWorthALine))
+        first.push_back(&op);
+    if (first.empty()) return;
+    std::stable_sort(first.begin(), first.end(),
+                     [](const Operation* a, const Operation* b) {
+                       return a->first_use_time > b->first_use_time;
+                     });
+    if (!o_.all && first.size() > kTopListed) first.resize(kTopListed);
+    std::vector<std::string> parts;
+    for (const Operation* op : first)
+      parts.push_back(FunctionName(op->func) + " " +
+                      FormatDuration(op->first_use_time));
+    page_.Paragraph("First calls into libraries, CUDA's first uses inside: " +
+                        Join(parts) + ".",
+                    2);
+  }
+
   void ColdStart() {
     std::vector<const Operation*> cold;
     uint64_t uses = 0;
     Ns total;
     for (const Operation& op : r_.operations) {
-      if (op.first_uses == 0) continue;
+      // A library's first call holds CUDA's first uses, which are counted.
+      if (op.first_uses == 0 || LayerOf(op) == Layer::kLibrary) continue;
       cold.push_back(&op);
       uses += op.first_uses;
       total += op.first_use_time;

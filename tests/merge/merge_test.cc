@@ -674,7 +674,7 @@ TEST(Merge, SaysWhatIsMissing) {
             "runtime calls of python3/10 seen through dlsym and "
             "cuGetProcAddress; runtime: libcudart.so.13 (shared)");
   ASSERT_EQ(facts.streams.size(), 1u);
-  EXPECT_NE(facts.streams[0].find("12 calls left out by choice"),
+  EXPECT_NE(facts.streams[0].find("12 calls left out by default"),
             std::string::npos);
   EXPECT_EQ(facts.host, "testhost");
   EXPECT_EQ(facts.wall_clock_at_span_begin_ns,

@@ -33,6 +33,7 @@ enum { ROW, ROWS, THREADS = 4, ROUNDS = 40, CALLS = 3000, BLOCKS = 4096 };
 const struct api_row ingero_api[] = {
 	{ "cudaMalloc", 2, INGERO_CLASS_ALLOC, { INGERO_WORD_BYTES, INGERO_WORD_ADDRESS } },
 };
+struct api_row ingero_library_rows[LIBRARY_ROWS_MAX];
 const unsigned ingero_api_rows = ROWS, ingero_api_driver_rows = 0;
 static struct process process;
 struct process *ingero_process = &process;

@@ -19,7 +19,8 @@ KINDS = {1: "CALL", 2: "THREAD", 3: "KNOT", 4: "NAME", 5: "KERNEL", 6: "LOSS",
 WORDS = ["NONE", "BYTES", "STREAM", "KERNEL", "EVENT", "DST", "SRC", "ADDRESS",
          "DEVICE", "CONTEXT", "GRAPH", "BLOCKS", "MODULE", "FLAGS"]
 WAYS = {1: "MAPPED", 2: "LINKED", 3: "DLSYM", 4: "PROC_ADDRESS", 5: "ESCAPED",
-        6: "DRIVER_ENTRY", 7: "ASKED_BY", 8: "DEEPBIND", 9: "ENTRIES"}
+        6: "DRIVER_ENTRY", 7: "ASKED_BY", 8: "DEEPBIND", 9: "ENTRIES",
+        11: "CHOICE", 12: "LIBRARY"}
 
 
 def crc32c(data, crc=0, table=[]):
