@@ -238,19 +238,21 @@ class LibraryTest(unittest.TestCase):
         for o in report["operations"]:
             ops[o["layer"]][o["name"]] = (o["count"], o["first_uses"],
                                           o["wall_share"] > 0)
-        return ops, {f["cause"] for f in report["findings"]}, report
+        return ops
 
     def test_cuda_reads_the_same_around_libraries(self):
-        plain, causes, _ = self.operations("all,-cublas,-cublaslt,-cudnn,-nccl")
-        with_all, causes_with, _ = self.operations("all")
+        # Two runs: calls are compared, not what took how long.
+        plain = self.operations("all,-cublas,-cublaslt,-cudnn,-nccl")
+        with_all = self.operations("all")
         self.assertEqual(plain["library"], {})
         self.assertEqual({n: c[0] + c[1] for n, c in
                           with_all["library"].items()},
                          {"cublasCreate_v2": 1, "cudnnConvolutionForward": 40,
                           "cublasSgemm_v2": 40, "cublasLtMatmul": 40})
         for layer in ("runtime", "driver"):
-            self.assertEqual(with_all[layer], plain[layer])
-        self.assertEqual(causes_with, causes)
+            self.assertEqual({n: c[0] + c[1] for n, c in
+                              with_all[layer].items()},
+                             {n: c[0] + c[1] for n, c in plain[layer].items()})
         # A call inside another library's call is not counted twice.
         self.assertFalse(with_all["library"]["cublasLtMatmul"][2])
         self.assertTrue(with_all["library"]["cublasSgemm_v2"][2])
