@@ -602,6 +602,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   for (const CudaProcess& c : kernel_facts_.cuda_processes) {
     const analysis::ProcessIndex process = lives_.At(c.pid, c.t);
     if (process == analysis::kNone) continue;
+    // The companion maps libcuda.so through NVML, as no program of the user's.
+    if (lives_.processes()[process].is_ingero) continue;
     const uint64_t row[] = {U(c.t), process, INGERO_WAY_PROCESS, c.seen, 0};
     static_assert(std::size(row) == coverage_table::kCount);
     INGERO_RETURN_IF_ERROR(coverage.Add(row, c.library));

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Capture on a real GPU: programs do the same with and without the shim, and
-every call of theirs is in the trace.
+every call of theirs is in the trace, those of cuBLAS, cuDNN and NCCL included
+(INGERO_APIS=all).
 
   real_gpu_capture.py --bin DIR --shim FILE [--libs DIR] [--only NAME,...]
 
@@ -79,6 +80,27 @@ x = torch.ones(4, 8, 64, 64, device=d)
 for _ in range(20): y = c(x)
 print(y.double().sum().item())
 """,
+    "train": COMMON + """
+m = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8),
+                        torch.nn.ReLU(), torch.nn.Flatten(),
+                        torch.nn.Linear(8 * 30 * 30, 10)).to(d)
+o = torch.optim.Adam(m.parameters())
+for _ in range(10):
+    loss = m(torch.ones(16, 3, 32, 32, device=d)).pow(2).mean()
+    o.zero_grad(); loss.backward(); o.step()
+print("%.6f" % loss.item())
+""",
+    "nccl": COMMON + """
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555", RANK="0",
+                  WORLD_SIZE="1")
+dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
+x = torch.ones(1024, device=d)
+for _ in range(5): dist.all_reduce(x)
+torch.cuda.synchronize()
+print(x.sum().item())
+dist.destroy_process_group()
+""",
     "errors": COMMON + """
 import ctypes
 rt = ctypes.CDLL([l.split()[-1] for l in open("/proc/self/maps")
@@ -105,6 +127,9 @@ late = Late()
     "jax": "import jax; print(jax.numpy.arange(10).sum(), jax.devices()[0].platform)\n",
 }
 NEEDS = {"cupy": "cupy", "jax": "jax"}
+# Libraries that PyTorch must have been seen to call. Its cuBLAS calls cuBLASLt.
+CALLS = {"cublas": ["cublas"], "cudnn": ["cudnn"], "train": ["cublas", "cudnn"],
+         "nccl": ["nccl"]}
 
 LOADER = COMMON + """
 from torch.utils.data import DataLoader, Dataset
@@ -172,6 +197,14 @@ def kind_of(name):
     return None
 
 
+def api_of(name):
+    """Which library a function belongs to."""
+    for api in ("nccl", "cublasLt", "cublas", "cudnn"):
+        if name.startswith(api):
+            return api
+    return "runtime" if name.lstrip("_").startswith("cuda") else "driver"
+
+
 class Runner:
     def __init__(self, args, tools):
         self.args, self.tools = args, tools
@@ -211,16 +244,18 @@ class Runner:
         bare = self.run(code, arguments)
         ours = self.run(code, arguments, trace)
         calls = self.calls(trace) if trace.exists() else []
-        by_layer = collections.Counter(
-            "runtime" if c["name"].lstrip("_").startswith("cuda") else "driver"
-            for c in calls)
+        by_api = collections.Counter(api_of(c["name"]) for c in calls)
+        missing = [a for a in ["runtime or driver", *CALLS.get(name, [])]
+                   if not any(by_api[x] for x in a.split(" or "))]
+        same = ours[:2] == bare[:2]
         self.result(
-            name, ours[:2] == bare[:2] and bool(calls),
-            f"exit {ours[0]}, {' '.join(ours[1].split()) or 'no output'}; "
-            f"{by_layer['runtime']} runtime and {by_layer['driver']} driver "
-            "calls" + ("" if ours[:2] == bare[:2] else
-                       f"; without: {bare[0]}, {' '.join(bare[1].split())}; "
-                       + ours[2].strip()[-200:]))
+            name, same and not missing,
+            f"exit {ours[0]}, {' '.join(ours[1].split()) or 'no output'}; calls"
+            + "".join(f" {api} {n}" for api, n in sorted(by_api.items()))
+            + (f"; not one of {', '.join(missing)}" if missing else "")
+            + ("" if same else
+               f"; without: {bare[0]}, {' '.join(bare[1].split())}; "
+               + ours[2].strip()[-200:]))
 
     def profiler(self):
         trace = self.work / "rec-profiler"

@@ -118,11 +118,16 @@ TEST(Coverage, SaysWhoUsedCudaUnrecorded) {
   k.Sample(kT0 + 3 * kMs, Metric::kCudaProcess, 12,
            INGERO_CUDA_STATIC | INGERO_CUDA_SHIM_ASKED, "/lib/libcuda.so.1");
   k.Sample(kT0 + 3 * kMs, Metric::kCudaProcess, 99, 0, "/lib/libcuda.so.1");
+  k.Task({.t = kT0,
+          .tid = 13,
+          .tgid = 13,
+          .text = "ingero-kprobe"});
+  k.Sample(kT0 + 3 * kMs, Metric::kCudaProcess, 13, 0, "/lib/libcuda.so.1");
   k.Write(dir / "kernel-1-1.ingero");
   auto merged = MergeDir(dir);
   ASSERT_TRUE(merged.ok());
   auto coverage = CoverageOf(merged->store_path);
-  ASSERT_EQ(coverage.size(), 3u);  // 99 is nobody
+  ASSERT_EQ(coverage.size(), 3u);  // 99 is nobody, 13 is ingero's own
   EXPECT_NE(coverage[10].not_recorded.find("was not in its environment"),
             std::string::npos);
   EXPECT_NE(coverage[11].not_recorded.find("saw no CUDA call"),
