@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "tests/analysis/invariants.h"
 #include "tests/support/trace_text.h"
+#include "wire/wire.h"
 
 namespace ingero::testing {
 namespace {
@@ -93,6 +94,55 @@ TEST_P(GoldenTest, ReportIsAsExpectedAndInvariantsHold) {
     return;
   }
   EXPECT_EQ(Read(expected), actual) << "in " << folder;
+}
+
+// Library calls around every CUDA call, one within the other, with all that
+// would mean something in a CUDA call.
+void AddLibraries(MemoryTrace* trace) {
+  const auto func = static_cast<FuncIndex>(trace->function_list.size());
+  for (const auto& [name, call_class] :
+       {std::pair("cublasSgemm_v2", INGERO_CLASS_CUBLAS),
+        std::pair("cublasLtMatmul", INGERO_CLASS_CUBLASLT)})
+    trace->function_list.push_back({.name = name,
+                                    .layer = Layer::kLibrary,
+                                    .call_class =
+                                        static_cast<CallClass>(call_class)});
+  std::vector<Call> added;
+  for (const Call& call : trace->calls) {
+    if (call.depth > 0) continue;
+    for (uint8_t depth : {0, 1}) {
+      Call c = call;
+      c.begin = call.begin - Ns(1000 * (2 - depth));
+      c.end = call.end + Ns(1000 * (2 - depth));
+      c.func = func + depth;
+      c.depth = depth;
+      c.result = 700;
+      c.first_use = c.first_call = true;
+      c.bytes = 1 << 30;
+      c.stream = c.object = 0x77;
+      added.push_back(c);
+    }
+  }
+  trace->calls.insert(trace->calls.end(), added.begin(), added.end());
+  trace->Sort();
+}
+
+TEST_P(GoldenTest, LibrariesChangeNothing) {
+  const std::filesystem::path folder =
+      std::filesystem::path(GOLDEN_DIR) / GetParam();
+  Result<MemoryTrace> plain = ParseTrace(Read(folder / "trace.txt"));
+  ASSERT_TRUE(plain.ok());
+  MemoryTrace with = *plain;
+  AddLibraries(&with);
+  const MemoryReportSource a(*plain), b(with);
+  ExpectSame(a.attributed(), b.attributed());
+  const Report report = BuildReport(b, {});
+  EXPECT_EQ(Summary(BuildReport(a, {})), Summary(report));
+  // Not because they were passed over: they have rows of their own.
+  uint64_t rows = 0;
+  for (const auto& o : report.operations)
+    rows += report.functions[o.func].layer == Layer::kLibrary;
+  EXPECT_EQ(rows > 0, !plain->calls.empty());
 }
 
 std::vector<std::string> Cases() {
