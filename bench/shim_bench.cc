@@ -63,6 +63,7 @@ using CallNested = int(const void*, grid, grid, void**, size_t, void*);
 Call5 cudaMemcpyAsync, bare_5, plt_5, probed_5;
 Call11 cuLaunchKernel, bare_11;
 CallNested cudaLaunchKernel, bare_nested;
+Call5 cudnnBench;  // in a library of cuDNN's name
 int cudaGetLastError(void);
 int bare_0(void);
 int from_other_module(Call5* call, int n);
@@ -232,6 +233,9 @@ void Shim5(benchmark::State& state) {
 void Shim11(benchmark::State& state) {
   Rounds(state, Compare(bare_11, cuLaunchKernel, 1));
 }
+void ShimLibrary(benchmark::State& state) {
+  Rounds(state, Compare(bare_5, cudnnBench, 1));
+}
 // Two records a call.
 void ShimNested(benchmark::State& state) {
   Rounds(state, Compare(bare_nested, cudaLaunchKernel, 2));
@@ -384,6 +388,7 @@ void FirstCallOfThread(benchmark::State& state) {
 VARIANT(Shim5);
 VARIANT(Shim11);
 VARIANT(ShimNested);
+VARIANT(ShimLibrary);
 VARIANT(ShimTwoThreads);
 VARIANT(ShimOtherModule);
 VARIANT(ShimLeftOut);
@@ -426,6 +431,8 @@ int Count(const std::string& which, int n) {
   if (which == "bare5" || which == "shim5") {
     auto* f = which == "bare5" ? bare_5 : cudaMemcpyAsync;
     Plain([=] { return Do(f); }, n);
+  } else if (which == "shimLibrary") {
+    Plain([] { return Do(cudnnBench); }, n);
   } else if (which == "bare11" || which == "shim11") {
     auto* f = which == "bare11" ? bare_11 : cuLaunchKernel;
     Plain([=] { return Do(f); }, n);
@@ -453,6 +460,7 @@ int main(int argc, char** argv) {
     dir += "/ingero-shim-bench-" + std::to_string(getpid());
     setenv("LD_PRELOAD", INGERO_SHIM, 1);
     setenv("INGERO_DIR", dir.c_str(), 1);
+    setenv("INGERO_APIS", "cudnn", 1);
     setenv("INGERO_BENCH_DIR", dir.c_str(), 1);
     execv("/proc/self/exe", argv);
     return 1;

@@ -13,11 +13,11 @@ count() {  # which calls
     shim*) preload=$build/lib/libingero_cuda.so ;;
     *) preload= ;;
   esac
-  INGERO_DIR=$dir LD_PRELOAD=$preload valgrind --tool=callgrind \
+  INGERO_DIR=$dir INGERO_APIS=cudnn LD_PRELOAD=$preload valgrind --tool=callgrind \
       --callgrind-out-file=/dev/null "$build/bench/shim_bench" --count "$1" \
       "$2" 2>&1 | sed -n 's/.*Collected : //p'
 }
-for which in bare5 shim5 bare11 shim11 bareNested shimNested; do
+for which in bare5 shim5 bare11 shim11 bareNested shimNested shimLibrary; do
   less=$(count $which 100000) more=$(count $which 200000)
   echo "$which $(((more - less) / 1000))" |
       awk '{ printf "%-10s %6.1f instructions per call\n", $1, $2 / 100 }'
