@@ -63,6 +63,12 @@ const char* WhyEscaped(uint64_t detail) {
     case INGERO_ESCAPE_NEXT: return "of a library, asked for with RTLD_NEXT";
     case INGERO_ESCAPE_READ_ONLY:
       return "of a library, its pointer cannot be replaced";
+    case INGERO_ESCAPE_LATE:
+      return "of a library, bound while it was being hooked: calls until that "
+             "was found are missing";
+    case INGERO_ESCAPE_MODULE:
+      return "a module whose calls of libraries are missing: its path is too "
+             "long, or there are too many modules";
     default: return "not known to ingero";
   }
 }

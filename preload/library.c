@@ -18,8 +18,10 @@
  * symbol with one of the prefixes, whose pointer leads to a function of that
  * name in a file named as that library; not those of the library's own files.
  * A lazily bound reference that was not called yet is bound here, where only
- * one loaded library defines the name and the caller would find it; else it is
- * looked at again at the next occasion.
+ * one loaded library defines the name and the caller would find it. Either way
+ * it is looked at again at the next CUDA call that is resolved: the loader may
+ * have been binding it for another thread, and its store came last. Calls until
+ * then were not seen; such a reference is told as escaped.
  *
  * Lifetimes: a library with a thunk is pinned (RTLD_NODELETE), as is one of
  * CUDA (resolver.c). A calling module goes with its own pointers; it is held
@@ -361,11 +363,17 @@ struct known {
 	uintptr_t base;
 	uint64_t print;
 	const uintptr_t *slot; /* one of its pointers to a thunk, if any */
+	uint64_t unloads;      /* of all modules, when it was looked at */
+	uint32_t sweep;        /* the last that looked at it */
 	bool done;             /* nothing was left for later */
 };
 static struct known known[MODULES_MAX];
 static uint32_t known_count;
 static bool some_left; /* a known one is not done */
+static struct counts {
+	unsigned long long adds, subs;
+} seen; /* modules that came and went, at the last sweep */
+static uint32_t sweeps;
 
 static struct known *find_known(uintptr_t base)
 {
@@ -382,7 +390,7 @@ static void remember(uintptr_t base, uint64_t print, const uintptr_t *slot, bool
 	if (!k && known_count < MODULES_MAX)
 		k = &known[known_count++];
 	if (k)
-		*k = (struct known){ base, print, slot, done };
+		*k = (struct known){ base, print, slot, seen.subs, sweeps, done };
 	if (!done)
 		__atomic_store_n(&some_left, true, __ATOMIC_RELAXED);
 }
@@ -399,6 +407,7 @@ struct candidate {
 	uintptr_t low, high;
 	bool protected_open; /* the RELRO pages are writable just now */
 	bool left;           /* something is to be done later */
+	bool again;          /* the same module was looked at before */
 	const uintptr_t *slot;
 };
 
@@ -450,8 +459,13 @@ static bool refers(const struct elf_tables *in, const char *path)
 struct pass {
 	struct candidate *candidates;
 	unsigned count;
-	bool more, again; /* there are more; those left undone are due again */
+	bool more; /* candidates than fit */
 };
+
+static bool has_thunk(const struct known *k)
+{
+	return k->slot && is_thunk(__atomic_load_n(k->slot, __ATOMIC_RELAXED));
+}
 
 static int look_at_module(struct dl_phdr_info *info, size_t size, void *to)
 {
@@ -464,10 +478,15 @@ static int look_at_module(struct dl_phdr_info *info, size_t size, void *to)
 	(void)size;
 	ingero_read_tables(info, &tables);
 	k = find_known(info->dlpi_addr);
-	if (k && k->print == tables.print && (k->done || !pass->again) &&
-	    (!k->slot || is_thunk(__atomic_load_n(k->slot, __ATOMIC_RELAXED))))
+	if (k && k->print == tables.print && (k->done || k->sweep == sweeps) &&
+	    (!k->slot || has_thunk(k)))
 		return 0;
-	if (strlen(name) >= sizeof(c->name) || !refers(&tables, name)) {
+	if (!refers(&tables, name)) {
+		remember(info->dlpi_addr, tables.print, NULL, true);
+		return 0;
+	}
+	if (strlen(name) >= sizeof(c->name) || (!k && known_count == MODULES_MAX)) {
+		ingero_cover_escape(name, INGERO_ESCAPE_MODULE);
 		remember(info->dlpi_addr, tables.print, NULL, true);
 		return 0;
 	}
@@ -479,6 +498,8 @@ static int look_at_module(struct dl_phdr_info *info, size_t size, void *to)
 	c->base = info->dlpi_addr;
 	c->print = tables.print;
 	memcpy(c->name, name, strlen(name) + 1);
+	/* Not another one that was loaded to the same place. */
+	c->again = k && k->print == tables.print && (k->unloads == seen.subs || has_thunk(k));
 	return 0;
 }
 
@@ -559,8 +580,10 @@ static void replace(struct candidate *c, const struct library *library, const ch
 	const unsigned type = ELF64_R_TYPE(r->r_info);
 	struct definition d;
 
-	if ((uintptr_t)slot % sizeof(*slot))
+	if ((uintptr_t)slot % sizeof(*slot)) {
+		ingero_cover_escape(name, INGERO_ESCAPE_READ_ONLY);
 		return;
+	}
 	/* Bound by another thread meanwhile: once more. */
 	for (int tries = 0; tries < 3; tries++) {
 		uintptr_t is = __atomic_load_n(slot, __ATOMIC_RELAXED), real = is, thunk;
@@ -595,6 +618,9 @@ static void replace(struct candidate *c, const struct library *library, const ch
 		if (__atomic_compare_exchange_n(slot, &is, thunk, false, __ATOMIC_RELEASE,
 						__ATOMIC_RELAXED)) {
 			c->slot = slot;
+			c->left |= unbound;
+			if (c->again && type == R_X86_64_JUMP_SLOT && !unbound)
+				ingero_cover_escape(name, INGERO_ESCAPE_LATE);
 			return;
 		}
 	}
@@ -661,10 +687,6 @@ static void sweep_module(struct candidate *c)
 
 /* ---- occasions ----------------------------------------------------------- */
 
-struct counts {
-	unsigned long long adds, subs;
-};
-
 static int take_counts(struct dl_phdr_info *info, size_t size, void *to)
 {
 	struct counts *c = to;
@@ -679,7 +701,6 @@ static int take_counts(struct dl_phdr_info *info, size_t size, void *to)
 static void sweep(bool again)
 {
 	static struct candidate candidates[AT_ONCE];
-	static struct counts seen;
 	static uint32_t busy;
 	struct counts now = { 0 };
 	struct pass pass;
@@ -698,8 +719,9 @@ static void sweep(bool again)
 		__atomic_store_n(&seen.adds, now.adds, __ATOMIC_RELAXED);
 		__atomic_store_n(&seen.subs, now.subs, __ATOMIC_RELAXED);
 		__atomic_store_n(&some_left, false, __ATOMIC_RELAXED);
+		sweeps++;
 		for (unsigned i = 0; i < PASSES; i++) {
-			pass = (struct pass){ candidates, 0, false, i == 0 };
+			pass = (struct pass){ candidates, 0, false };
 			dl_iterate_phdr(look_at_module, &pass);
 			for (unsigned c = 0; c < pass.count; c++)
 				sweep_module(&candidates[c]);

@@ -6,8 +6,10 @@
  * with the registers of the caller (rdi..r9, xmm0-7, al, r10) and a copy of the
  * stack above the return address; it sees another address of its stack
  * arguments, which no C function can know of. What it returns (rax, rdx, xmm0,
- * xmm1; x87 is not touched) goes back as it is. Wider vectors by value are the
- * one thing not passed: no such function takes one.
+ * xmm1; x87 is not touched) goes back as it is. What is above the low 16 bytes
+ * of vector registers is not passed on: only a __m256, a __m512 or a struct of
+ * just one lies there, and the libraries' headers, which a C compiler without
+ * AVX reads, have none (tests/preload/library_test.py looks for them).
  *
  * The frame is found through rbp, so exceptions, cancellation and backtraces
  * pass. r11 belongs to nobody between a caller and a function.

@@ -443,6 +443,12 @@ enum ingero_escape_reason {
 	INGERO_ESCAPE_NO_THUNK = 2,  /* of a library: its bound is reached */
 	INGERO_ESCAPE_NEXT = 3,      /* of a library: asked for with RTLD_NEXT */
 	INGERO_ESCAPE_READ_ONLY = 4, /* of a library: the reference cannot be written */
+	INGERO_ESCAPE_LATE = 5,      /* of a library: the loader bound the reference
+				      * behind the shim's back; calls until that was
+				      * found went unseen */
+	INGERO_ESCAPE_MODULE = 6,    /* what a module (the text) calls of libraries: it
+				      * is not looked into (its path is too long, or
+				      * there are too many modules) */
 };
 
 /* A process with a CUDA library, as the companion sees it from outside. */

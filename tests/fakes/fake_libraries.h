@@ -47,6 +47,8 @@ int ncclAllReduce(const void* from, void* to, size_t count, int type, int op,
                   void* comm, void* stream);
 const char* ncclGetErrorString(int status);
 extern int ncclNetPlugin_v8[4];  // data, no function
+int ncclTestLate(int value);
+int (*fake_nccl_late())(int);  // its address, as the loader binds it
 
 // libcublasLt
 int cublasLtMatmul(void* handle, int64_t n);

@@ -38,6 +38,17 @@ foreach(bind IN ITEMS lazy now)
     LIBRARY_OUTPUT_DIRECTORY ${dir})
 endforeach()
 
+add_library(library_plug_in_read_only MODULE library_plug_in_read_only.c)
+target_link_libraries(library_plug_in_read_only PRIVATE fake_nccl)
+target_link_options(library_plug_in_read_only PRIVATE -Wl,-z,notext
+  -Wl,--no-as-needed)
+add_library(library_many SHARED library_many.c)
+# No optimisation: 4,400 functions of one line.
+target_compile_options(library_many PRIVATE -O0)
+set_target_properties(library_plug_in_read_only library_many PROPERTIES
+  PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${dir})
+set_target_properties(library_many PROPERTIES OUTPUT_NAME libcudnn_many)
+
 add_test(NAME library_test
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/library_test.py
     --shim $<TARGET_FILE:ingero_cuda> --bin ${CMAKE_CURRENT_BINARY_DIR}

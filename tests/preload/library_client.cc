@@ -6,6 +6,7 @@
 // LINKED: linked to them, so calls go through PLT and GOT. Without: a host for
 // plug-ins, which reaches them by dlsym.
 #include <dlfcn.h>
+#include <link.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "library_calls.h"
+
+extern "C" int cudaDeviceSynchronize();
 
 namespace {
 
@@ -109,25 +112,29 @@ void OnSmallStack() {
   g_results[1] = ncclGetVersion(&version) == 0 && version == 22809;
 }
 
-void SmallStacks() {
+// Calls with a stack before a page that cannot be read, at every position of
+// its end with respect to that page.
+template <typename Call>  // (lowest address, bytes)
+void OnStacks(Call call) {
   constexpr size_t kStack = 256 << 10, kPage = 4096;
   char* area = static_cast<char*>(mmap(nullptr, kStack + kPage, PROT_NONE,
                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   EXPECT(area != MAP_FAILED);
   EXPECT(mprotect(area, kStack, PROT_READ | PROT_WRITE) == 0);
-  // Every position of the frame with respect to the end of the stack.
-  for (size_t below = 0; below < 1024; below += 16) {
-    ucontext_t here, there;
-    getcontext(&there);
-    there.uc_stack.ss_sp = area;
-    there.uc_stack.ss_size = kStack - below;
-    there.uc_link = &here;
-    makecontext(&there, OnSmallStack, 0);
-    g_results[0] = g_results[1] = 0;
-    swapcontext(&here, &there);
-    EXPECT(g_results[0] == 1 && g_results[1] == 1);
-  }
+  for (size_t below = 0; below < 1024; below += 16) call(area, kStack - below);
   munmap(area, kStack + kPage);
+}
+
+void SmallStack(char* stack, size_t bytes) {
+  ucontext_t here, there;
+  getcontext(&there);
+  there.uc_stack.ss_sp = stack;
+  there.uc_stack.ss_size = bytes;
+  there.uc_link = &here;
+  makecontext(&there, OnSmallStack, 0);
+  g_results[0] = g_results[1] = 0;
+  swapcontext(&here, &there);
+  EXPECT(g_results[0] == 1 && g_results[1] == 1);
 }
 
 // Its only argument, and nothing mapped above the return address: as little
@@ -138,18 +145,36 @@ __asm__(
     "  push %rbp\n  mov %rsp, %rbp\n  mov %rdi, %rsp\n"
     "  mov %rdx, %rdi\n  call *%rsi\n"
     "  mov %rbp, %rsp\n  pop %rbp\n  ret\n.size BareTop, . - BareTop\n");
-void TopOfStack() {
-  constexpr size_t kStack = 256 << 10, kPage = 4096;
-  char* area = static_cast<char*>(mmap(nullptr, kStack + kPage, PROT_NONE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  EXPECT(area != MAP_FAILED);
-  EXPECT(mprotect(area, kStack, PROT_READ | PROT_WRITE) == 0);
-  for (size_t below = 0; below < 1024; below += 16) {
-    int version = 0;
-    BareTop(area + kStack - below, ncclGetVersion, &version);
-    EXPECT(version == 22809);
+void TopOfStack(char* stack, size_t bytes) {
+  int version = 0;
+  BareTop(stack + bytes, ncclGetVersion, &version);
+  EXPECT(version == 22809);
+}
+
+// What the program's PLT jumps through for that function.
+uintptr_t* SlotOf(const char* name) {
+  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Rela)* plt = nullptr;
+  const char* strings = nullptr;
+  size_t bytes = 0;
+  link_map* program = nullptr;
+  EXPECT(dlinfo(dlopen(nullptr, RTLD_NOW), RTLD_DI_LINKMAP, &program) == 0);
+  for (const ElfW(Dyn)* d = program->l_ld; d->d_tag != DT_NULL; ++d) {
+    if (d->d_tag == DT_SYMTAB)
+      symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
+    else if (d->d_tag == DT_STRTAB)
+      strings = reinterpret_cast<const char*>(d->d_un.d_ptr);
+    else if (d->d_tag == DT_JMPREL)
+      plt = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr);
+    else if (d->d_tag == DT_PLTRELSZ)
+      bytes = d->d_un.d_val;
   }
-  munmap(area, kStack + kPage);
+  for (size_t i = 0; i < bytes / sizeof *plt; ++i)
+    if (strcmp(strings + symbols[ELF64_R_SYM(plt[i].r_info)].st_name, name) ==
+        0)
+      return reinterpret_cast<uintptr_t*>(program->l_addr + plt[i].r_offset);
+  EXPECT(!"a reference of the PLT");
+  return nullptr;
 }
 #endif
 
@@ -177,6 +202,15 @@ int main(int argc, char** argv) {
       CallPlugIn(plug_in, i);
       CallAll(FromPlugIn(plug_in), i);
       EXPECT(dlclose(plug_in) == 0);
+    }
+  } else if (mode == "many") {  // FILE FUNCTIONS: each called twice
+    void* library = Must(dlopen(argv[2], RTLD_NOW));
+    for (int i = 0; i < atoi(argv[3]); ++i) {
+      char name[32];
+      snprintf(name, sizeof name, "cudnnMany%04d", i);
+      int (*f)(int);
+      *reinterpret_cast<void**>(&f) = Must(dlsym(library, name));
+      EXPECT(f(3) == i + 3 && f(5) == i + 5);
     }
 #ifdef LINKED
   } else if (mode == "call") {
@@ -213,8 +247,8 @@ int main(int argc, char** argv) {
     EXPECT(cublasTestCall(Nested, &value) == 77);
     printf("%d frames of ours\n", frames);
   } else if (mode == "stack") {
-    SmallStacks();
-    TopOfStack();
+    OnStacks(SmallStack);
+    OnStacks(TopOfStack);
   } else if (mode == "fork") {
     int version = 0;
     EXPECT(ncclGetVersion(&version) == 0);
@@ -229,6 +263,21 @@ int main(int argc, char** argv) {
     EXPECT(dlsym(RTLD_DEFAULT, "cublasNoSuchThing") == nullptr);
     printf("%d\n", strstr(dlerror(), "cublasNoSuchThing") != nullptr);
     EXPECT(dlsym(RTLD_NEXT, "ncclGetVersion") != nullptr);
+  } else if (mode == "escape") {  // FILE: by ways that cannot be replaced
+    int (*f)(int*), version = 0;
+    *reinterpret_cast<void**>(&f) = Must(dlsym(RTLD_NEXT, "ncclGetVersion"));
+    EXPECT(f(&version) == 0 && version == 22809);
+    void* plug_in = Must(dlopen(argv[2], RTLD_NOW));
+    f = *static_cast<int (**)(int*)>(
+        Must(dlsym(plug_in, "plug_in_read_only")));
+    version = 0;
+    EXPECT(f(&version) == 0 && version == 22809);
+    EXPECT(cublasSetStream_v2(nullptr, nullptr) == 0);
+  } else if (mode == "late") {  // the loader's store comes after the shim's
+    *SlotOf("ncclTestLate") = reinterpret_cast<uintptr_t>(fake_nccl_late());
+    EXPECT(ncclTestLate(1) == 2);
+    EXPECT(cudaDeviceSynchronize() == 0);  // looks again
+    EXPECT(ncclTestLate(2) == 3);
   } else if (mode == "simulate") {  // STEPS: a small program
     void* handle = nullptr;
     EXPECT(cublasCreate_v2(&handle) == 0);

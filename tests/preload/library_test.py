@@ -24,6 +24,7 @@ import read_stream  # noqa: E402
 
 OPTIONS = None
 LIBRARY = 3  # enum ingero_layer
+VECTOR = r"\b__m(256|512)|vector_size|immintrin"
 LINKED = ("lazy", "now", "fixed", "noplt")
 # What CallAll of library_calls.h makes; the call that throws is not recorded.
 ALL = collections.Counter("""
@@ -139,6 +140,58 @@ class LibraryTest(unittest.TestCase):
                 self.assertEqual(
                     self.names(s),
                     {"ncclGetVersion": 128, "ncclCommInitRank": 64})
+
+    # ---- what cannot be hooked ---------------------------------------------
+
+    def escaped(self, s):
+        return {(detail, name): n for way, detail, n, name in s.coverage_facts
+                if way == "ESCAPED" and not name.startswith(
+                    ("cuGetExportTable", "cuEGLStream"))}
+
+    def test_more_functions_than_thunks(self):
+        file = f"{OPTIONS.lib}/libcudnn_many.so"
+        s = self.same("host", "many", file, 4400)
+        names = self.names(s)
+        self.assertEqual(names, {f"cudnnMany{i:04}": 2 for i in range(4096)})
+        self.assertEqual(self.facts(s, "LIBRARY"),
+                         {(36, "libcudnn_many.so"): 4096})
+        escaped = self.escaped(s)
+        # Named while there is room for names, and counted all.
+        self.assertEqual(sum(escaped.values()), 4400 - 4096)
+        self.assertEqual(escaped[(2, "cudnnMany4096")], 1)
+        self.assertGreater(escaped[(0, "(others)")], 0)
+        self.client("host", "many", file, 4400, apis="all")
+        self.ingero("merge")
+        told = json.loads(self.ingero("stats", "--coverage", "--json"))
+        c, = told["coverage"]
+        self.assertEqual(sum(e["count"] for e in c["escaped"]), 4400 - 4096)
+        self.assertIn("more than can be hooked",
+                      {e["name"]: e["why"] for e in c["escaped"]}
+                      ["cudnnMany4096"])
+        self.assertRegex(" ".join(self.ingero("explain").split()),
+                         r"\d+ functions handed out unwrapped: cudnnMany4096,")
+
+    def test_references_that_cannot_be_replaced(self):
+        file = f"{OPTIONS.lib}/library_plug_in_read_only.so"
+        for kind in LINKED:
+            with self.subTest(kind):
+                s = self.same(kind, "escape", file)
+                calls = {"cublasSetStream_v2": 1}
+                escaped = {(3, "ncclGetVersion"): 1}
+                # Of a program at a fixed address all use its PLT.
+                if kind == "fixed":
+                    calls["ncclGetVersion"] = 1
+                else:
+                    escaped[(4, "ncclGetVersion")] = 1
+                self.assertEqual(self.names(s), calls)
+                self.assertEqual(self.escaped(s), escaped)
+
+    def test_a_reference_that_was_bound_behind_the_shim(self):
+        for kind in ("lazy", "fixed"):
+            with self.subTest(kind):
+                s = self.same(kind, "late")
+                self.assertEqual(self.names(s), {"ncclTestLate": 1})
+                self.assertEqual(self.escaped(s), {(5, "ncclTestLate"): 1})
 
     def test_a_forked_child(self):
         self.client("now", "fork", apis="all")
@@ -261,7 +314,7 @@ class LibraryTest(unittest.TestCase):
         self.client("now", "simulate", 3, apis="cublas,nccl,cudnn")
         self.ingero("merge")
         text = self.ingero("stats", "--coverage")
-        self.assertRegex(text, r"By name +nccl: 4 functions of\s+\S+libnccl")
+        self.assertRegex(text, r"By name +nccl: 5 functions of\s+\S+libnccl")
         told = json.loads(self.ingero("stats", "--coverage", "--json"))
         c, = told["coverage"]
         self.assertEqual(c["apis"], "cublas,nccl,cudnn")
@@ -325,10 +378,14 @@ print(dnn.cudnnGetVersion())
             r"([\w\s*]+?)\b((?:nccl|cublas|cudnn)[A-Z]\w*)\s*\(([^;{}()]*)\)"
             r"\s*;", text)
         self.assertGreater(len(found), 500)
+        # Nor a type that is one, or holds one.
+        self.assertIsNone(re.search(VECTOR, text))
         no_status = set()
         for kind, name, arguments in found:
             if not kind.strip() or "return" in kind.split():
                 continue  # a call in an inline function
+            # Vectors beyond 16 bytes would be the one thing not passed on.
+            self.assertIsNone(re.search(VECTOR, kind + arguments), name)
             # All on the stack but six, whatever their kind.
             self.assertLessEqual(8 * (arguments.count(",") + 1 - 6), 512, name)
             if not re.search(r"\w*[sS]tatus(_t)?\b|ncclResult_t", kind):
