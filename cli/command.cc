@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
      RunStats},
     {"list", "list the recordings and whether they are merged", RunList},
     {"dump", "print every event of a store or of a stream file", RunDump},
+    {"check", "try what recording needs on this machine", RunCheck},
     {"help", "print the help of a command", RunHelp},
     {"version", "print the version", RunVersion},
 };

@@ -31,6 +31,7 @@ struct Probe {
   Phase phase;
   bool required;
   const char* without;  // what is missing where it is skipped
+  bool common = true;   // no machine is long without it
 };
 
 const std::vector<Probe>& Probes() {
@@ -45,9 +46,9 @@ const std::vector<Probe>& Probes() {
       {"task_rename", OBJECT(process), {"on_task_rename"}, Phase::kTasks,
        false, "names that threads give themselves"},
       {"cgroup_attach_task", OBJECT(process), {"on_cgroup_attach_task"},
-       Phase::kTasks, false, "moves of running programs to another cgroup"},
+       Phase::kTasks, false, "moves of running programs to another cgroup", false},
       {"mark_victim", OBJECT(process), {"on_mark_victim"}, Phase::kTasks,
-       false, "out-of-memory kills"},
+       false, "out-of-memory kills", false},
       {"existing tasks", OBJECT(process), {"dump_tasks"}, Phase::kIterate,
        false, "names, parents and wakers of tasks that run already"},
       {"mm_page_alloc", OBJECT(memory), {"on_mm_page_alloc"},
@@ -167,6 +168,7 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
         "CPU quota: this kernel does not say how long each wait for a CPU was "
         "due to it (missing: a quota told apart from other load)");
 
+  loader->skipped_.resize(Probes().size());
   Status status = loader->MakeMaps(options);
   for (size_t i = 0; status.ok() && i < Probes().size(); ++i) {
     const Probe& probe = Probes()[i];
@@ -179,14 +181,20 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
     if (loaded.ok()) continue;
     if (probe.required)
       status = std::move(loaded).In(std::string("probe ") + probe.tracepoint);
-    else if (loader->report_)
-      loader->report_(std::string("probe ") + probe.tracepoint +
-                      ": skipped, because " + loaded.message() +
-                      " (missing: " + probe.without + ")");
+    else
+      loader->Skip(i, loaded.message());
   }
   btf__free(kernel);
   if (!status.ok()) return status;
   return loader;
+}
+
+void Loader::Skip(size_t probe, const std::string& why) {
+  skipped_[probe] = why;
+  if (report_)
+    report_(std::string("probe ") + Probes()[probe].tracepoint +
+            ": skipped, because " + why + " (missing: " +
+            Probes()[probe].without + ")");
 }
 
 Status Loader::MakeMaps(const LoaderOptions& options) {
@@ -284,7 +292,7 @@ Result<Loader::Loaded> Loader::TryProgram(size_t probe, const char* name) {
     bpf_object__close(object);
     return status;
   }
-  return Loaded{probe, object, wanted, nullptr};
+  return Loaded{probe, object, wanted, nullptr, false};
 }
 
 Status Loader::AttachTaskProbes() { return Attach(false); }
@@ -296,16 +304,15 @@ Status Loader::Attach(bool scheduler) {
     if ((probe.phase == Phase::kScheduler) != scheduler) continue;
     l.link = bpf_program__attach(l.program);
     const int error = errno;
-    std::string line = std::string("probe ") + probe.tracepoint + ": ";
-    if (l.link == nullptr) {
-      if (probe.required)
-        return Status::Errno(line + "cannot be attached", error);
-      line += std::string("skipped, because ") + strerror(error) +
-              " (missing: " + probe.without + ")";
-    } else {
-      line += "attached";
-    }
-    if (report_) report_(line);
+    l.attached = l.link != nullptr;
+    if (!l.attached && probe.required)
+      return Status::Errno(
+          std::string("probe ") + probe.tracepoint + ": cannot be attached",
+          error);
+    if (!l.attached)
+      Skip(l.probe, strerror(error));
+    else if (report_)
+      report_(std::string("probe ") + probe.tracepoint + ": attached");
   }
   return {};
 }
@@ -341,6 +348,26 @@ uint64_t Loader::MissedRuns() const {
       missed += info.recursion_misses;
   }
   return missed;
+}
+
+std::vector<ProbeState> Loader::States() const {
+  std::vector<ProbeState> states;
+  for (size_t i = 0; i < Probes().size(); ++i) {
+    const Probe& probe = Probes()[i];
+    states.push_back({probe.tracepoint, false, skipped_[i], probe.without,
+                      probe.common, 0, 0});
+  }
+  for (const Loaded& l : loaded_) {
+    ProbeState& state = states[l.probe];
+    state.attached = l.attached;
+    bpf_prog_info info{};
+    uint32_t size = sizeof(info);
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(l.program), &info, &size) != 0)
+      continue;
+    state.runs = info.run_cnt;
+    state.run_ns = info.run_time_ns;
+  }
+  return states;
 }
 
 void Loader::Detach() {

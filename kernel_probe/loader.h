@@ -35,6 +35,16 @@ struct LoaderOptions {
   std::function<void(const std::string&)> report;
 };
 
+// What became of one probe.
+struct ProbeState {
+  const char* tracepoint;  // as people know it
+  bool attached;
+  std::string skipped;  // why it is not attached; "" = it is
+  const char* without;  // what is missing then
+  bool common;          // happens all the time on any machine
+  uint64_t runs, run_ns;  // 0 unless the kernel keeps BPF statistics
+};
+
 class Loader {
  public:
   // Makes the maps and loads all programs; attaches none. Fails where a
@@ -62,6 +72,8 @@ class Loader {
   ingero_cpu_state* cpu_states() const { return cpu_states_; }
   // Runs of our programs that the kernel skipped so far.
   uint64_t MissedRuns() const;
+  // Of every probe, in the order in which they are attached.
+  std::vector<ProbeState> States() const;
 
  private:
   struct Loaded {
@@ -69,6 +81,7 @@ class Loader {
     bpf_object* object;
     bpf_program* program;
     bpf_link* link;
+    bool attached;  // also after Detach()
   };
   Loader() = default;
   Status MakeMaps(const LoaderOptions& options);
@@ -76,11 +89,14 @@ class Loader {
   Result<Loaded> TryProgram(size_t probe, const char* program);
   Status Attach(bool scheduler);
 
+  void Skip(size_t probe, const std::string& why);
+
   std::function<void(const std::string&)> report_;
   int cpus_ = 0;
   ingero_probe_config config_{};
   bpf_object* maps_ = nullptr;  // owns the maps; no programs
   std::vector<Loaded> loaded_;
+  std::vector<std::string> skipped_;  // by probe
   std::vector<int> ring_fds_;
   int task_ring_fd_ = -1;
   ingero_cpu_state* cpu_states_ = nullptr;

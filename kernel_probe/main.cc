@@ -2,6 +2,7 @@
 // ingero-kprobe: the kernel companion.
 #include <cstdio>
 
+#include "kernel_probe/check.h"
 #include "kernel_probe/options.h"
 #include "kernel_probe/recorder.h"
 
@@ -9,7 +10,9 @@ int main(int argc, char** argv) {
   using namespace ingero;
   const kernel_probe::ParsedArgs args = kernel_probe::ParseArgs(argc, argv);
   if (args.exit_status) return *args.exit_status;
-  const Status status = kernel_probe::Record(args.options);
+  const Status status = args.options.check
+                            ? kernel_probe::Check()
+                            : kernel_probe::Record(args.options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "ingero-kprobe: %s\n", status.message().c_str());
   return 1;

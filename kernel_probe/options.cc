@@ -40,6 +40,7 @@ Examples:
   sudo ingero-kprobe                      until Ctrl-C
   sudo ingero-kprobe --duration 60s
   sudo ingero-kprobe --buffer 16M         where losses were shown
+  sudo ingero-kprobe --check              does it work on this kernel?
   sudo ingero-kprobe --ready-file /tmp/ready &   for scripts
 
 Exit status: 0 done, 1 failed, 2 usage.)";
@@ -117,6 +118,8 @@ ParsedArgs ParseArgs(int argc, char** argv) {
   app.add_option("--ready-file", o.ready_file,
                  "Create this file once recording")
       ->type_name("PATH");
+  app.add_flag("--check", o.check,
+               "Say of each probe whether it works here; record nothing");
   app.add_flag("--quiet", o.quiet,
                "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");

@@ -21,6 +21,7 @@ struct Options {
   uint64_t ring_bytes = kDefaultRingBytes;  // per CPU
   std::string dir;         // "": the default trace folder
   std::string ready_file;  // "": none
+  bool check = false;      // --check: record nothing
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing
