@@ -63,6 +63,9 @@ enum class Reason : uint8_t {
   kBlocked = 11,     // uninterruptible sleep that is not block I/O
   kSubmitting = 12,  // inside the submitting call itself (launch, copy)
   kThrottled = 13,   // runnable; its cgroup had used up its CPU quota
+  // Runnable; who held that CPU was not seen. kWaitingForCpu without a culprit:
+  // nobody did.
+  kHolderUnseen = 14,
 };
 
 // Whether the GPU is known to have been starved during these ns.

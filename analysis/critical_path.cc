@@ -234,6 +234,8 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
                                 // are a matter of clock reading, no culprit.
                                 if (holder.thread != current)
                                   c.culprit = holder.thread;
+                                if (holder.thread == kNone && !holder.idle)
+                                  c.reason = Reason::kHolderUnseen;
                                 emit(c, part, no_pages);
                               });
         cell.reason = Reason::kThrottled;

@@ -24,7 +24,14 @@ constexpr double kBoundBusy = 0.80, kBoundIdle = 0.10;
 // Known busy this much, the unknown rest is no finding: there was a backlog.
 constexpr double kBacklogBusy = 0.50;
 constexpr double kUnexplainedShare = 0.20;
-constexpr size_t kMaxWindows = 8;
+// Windows of a finding: buckets with less than this share of a typical one
+// are left out, and gaps of up to so many buckets are bridged if there would
+// be too many windows.
+constexpr size_t kMaxWindows = 5;
+constexpr double kSparse = 0.25;
+constexpr int64_t kMaxBridged = 10;
+// Of the starved time, unknown without a word on the confidence.
+constexpr double kUnseenShare = 0.01;
 // Counters that are read once a second: so far around the window, there is one.
 constexpr Ns kSampleReach{1'100'000'000};
 
@@ -46,6 +53,9 @@ struct Work {
   ProcessFacts facts;
   std::vector<Tally> tallies;  // by rule
   Ns waited_for_ingero;        // runnable while ingero's own process ran
+  double UnseenShare() const {
+    return Ratio(facts.unseen, facts.known + facts.possible);
+  }
 };
 
 class Builder {
@@ -62,6 +72,7 @@ class Builder {
     for (Work& w : work_) Judge(w);
     NotEvaluatedRules();
     SortFindings();
+    for (const Work& w : work_) OfProcess(w);
     Verdict();
     return std::move(report_);
   }
@@ -299,6 +310,26 @@ class Builder {
         "waited for then cannot be judged");
   }
 
+  bool Scheduled(Ns t) const {
+    for (Interval span : source_.trace().kernel_spans())
+      if (span.Contains(t)) return true;
+    return false;
+  }
+
+  // Calls f(rule, time) for each rule that takes a part of the cell.
+  template <typename F>
+  static void ForTaken(const Context& context, const PathCell& cell, F f) {
+    const auto rules = Rules();
+    Ns left = cell.time;
+    for (size_t r = 0; r < rules.size() && left > Ns(0); ++r) {
+      if (rules[r]->needs_kernel && !context.facts.has_kernel) continue;
+      const Ns taken = rules[r]->take(context, cell, left);
+      if (taken <= Ns(0)) continue;
+      left -= taken;
+      f(r, taken);
+    }
+  }
+
   // Second look: every nanosecond to one rule.
   void Tallies() {
     const auto rules = Rules();
@@ -311,17 +342,18 @@ class Builder {
       const Context context(report_, w->facts);
       if (cell.culprit != kNone && context.IsIngero(cell.culprit))
         w->waited_for_ingero += cell.time;
-      Ns left = cell.time;
-      for (size_t r = 0; r < rules.size() && left > Ns(0); ++r) {
-        if (rules[r]->needs_kernel && !w->facts.has_kernel) continue;
-        const Ns taken = rules[r]->take(context, cell, left);
-        if (taken <= Ns(0)) continue;
-        left -= taken;
+      const bool unseen = cell.reason == Reason::kHolderUnseen ||
+                          (cell.state == ThreadState::kUnknown &&
+                           Scheduled(cell.range.begin));
+      if (unseen) w->facts.unseen += cell.time;
+      ForTaken(context, cell, [&](size_t r, Ns taken) {
         Tally& t = w->tallies[r];
+        if (unseen) t.unseen += taken;
         (cell.certainty == Certainty::kKnown ? t.known : t.possible) += taken;
         t.stretches += cell.stretches;
         t.pages += cell.pages;
-        if (cell.reason == Reason::kWaitingForCpu &&
+        if ((cell.reason == Reason::kWaitingForCpu ||
+             cell.reason == Reason::kHolderUnseen) &&
             cell.certainty == Certainty::kKnown &&
             context.MaybeThrottled(context.ProcessOf(cell.thread)))
           t.maybe_quota += taken;
@@ -330,7 +362,7 @@ class Builder {
         if (cell.func != kNone) t.functions[cell.func] += taken;
         if (cell.syscall >= 0) t.syscalls[cell.syscall] += taken;
         t.buckets[cell.range.begin.value / kBucket.value] += taken;
-      }
+      });
     }
     for (Work& w : work_)
       for (Tally& t : w.tallies)
@@ -387,33 +419,69 @@ class Builder {
     }
   }
 
-  // Buckets with the most of it, neighbours joined; longest loss first.
-  std::vector<Interval> Windows(const Tally& tally) const {
+  struct Windows {
+    std::vector<Interval> list;  // by time
+    Interval main;               // the one with the most
+    Ns outside;
+  };
+
+  Windows WindowsOf(const Tally& tally) const {
     struct Range {
-      Interval range;
+      int64_t begin, end;  // buckets
       Ns lost;
     };
+    // What a nanosecond's bucket holds on average.
+    double squares = 0, sum = 0;
+    for (const auto& [bucket, time] : tally.buckets) {
+      const double t = static_cast<double>(time.value);
+      squares += t * t;
+      sum += t;
+    }
+    const double least = sum > 0 ? kSparse * squares / sum : 0;
     std::vector<Range> ranges;
     for (const auto& [bucket, time] : tally.buckets) {
-      const Interval r =
-          Interval{Ns(bucket * kBucket.value), Ns((bucket + 1) * kBucket.value)}
-              .Clip(report_.window);
-      if (r.empty()) continue;
-      if (!ranges.empty() && ranges.back().range.end == r.begin) {
-        ranges.back().range.end = r.end;
+      if (static_cast<double>(time.value) < least) continue;
+      if (!ranges.empty() && ranges.back().end == bucket) {
+        ++ranges.back().end;
         ranges.back().lost += time;
       } else {
-        ranges.push_back({r, time});
+        ranges.push_back({bucket, bucket + 1, time});
       }
     }
-    std::stable_sort(
-        ranges.begin(), ranges.end(),
-        [](const Range& a, const Range& b) { return a.lost > b.lost; });
-    std::vector<Interval> out;
-    for (const Range& r : ranges) {
-      if (out.size() == kMaxWindows) break;
-      out.push_back(r.range);
+    while (ranges.size() > kMaxWindows) {
+      size_t nearest = 1;
+      for (size_t i = 2; i < ranges.size(); ++i)
+        if (ranges[i].begin - ranges[i - 1].end <
+            ranges[nearest].begin - ranges[nearest - 1].end)
+          nearest = i;
+      Range& left = ranges[nearest - 1];
+      const Range& right = ranges[nearest];
+      if (right.begin - left.end > kMaxBridged) break;
+      for (auto it = tally.buckets.lower_bound(left.end);
+           it != tally.buckets.end() && it->first < right.begin; ++it)
+        left.lost += it->second;
+      left.end = right.end;
+      left.lost += right.lost;
+      ranges.erase(ranges.begin() + static_cast<std::ptrdiff_t>(nearest));
     }
+    const auto most_lost = [](const Range& a, const Range& b) {
+      return a.lost > b.lost;
+    };
+    std::stable_sort(ranges.begin(), ranges.end(), most_lost);
+    if (ranges.size() > kMaxWindows) ranges.resize(kMaxWindows);
+    const auto clipped = [this](const Range& r) {
+      return Interval{Ns(r.begin * kBucket.value), Ns(r.end * kBucket.value)}
+          .Clip(report_.window);
+    };
+    Windows out;
+    out.main = ranges.empty() ? report_.window : clipped(ranges[0]);
+    out.outside = tally.total();
+    for (const Range& r : ranges) out.outside -= r.lost;
+    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+      return a.begin < b.begin;
+    });
+    for (const Range& r : ranges)
+      if (const Interval i = clipped(r); !i.empty()) out.list.push_back(i);
     return out;
   }
 
@@ -445,30 +513,30 @@ class Builder {
     // Who held the CPU where the rule is about that, else whose time it was
     // if that is somebody else's.
     const bool holders = !tally.culprits.empty();
-    std::map<ProcessIndex, Ns> by_process;
-    for (const auto& [thread, time] :
-         holders ? tally.culprits : tally.threads) {
-      const ProcessIndex p = context.ProcessOf(thread);
-      if (p == kNone || context.IsIngero(thread)) continue;
-      by_process[p] += time;
-    }
-    for (const auto& [p, time] : Sorted(by_process)) {
+    for (const Program& program :
+         context.Programs(holders ? tally.culprits : tally.threads)) {
+      if (program.process == kNone ||
+          report_.processes[program.process].is_ingero)
+        continue;
       if (f->culprits.size() == 8) break;
       Culprit c;
-      c.pid = report_.processes[p].pid;
-      c.start = report_.processes[p].start;
-      c.name = context.ProcessName(p);
-      c.share = Ratio(time, tally.total());
-      c.time = time;
+      c.pid = report_.processes[program.process].pid;
+      c.start = report_.processes[program.process].start;
+      c.name = program.name;
+      if (!program.pids.empty()) c.name += " (" + program.pids + ")";
+      c.share = Ratio(program.time, tally.total());
+      c.time = program.time;
       f->culprits.push_back(std::move(c));
     }
   }
 
-  void Timeline(const Context& context, const Tally& tally, Finding* f) const {
+  // Of the worst second, and of what this rule took only.
+  void Timeline(const Context& context, size_t rule, const Tally& tally,
+                Finding* f) const {
     const Interval worst = WorstSecond(tally);
     if (worst.empty()) return;
     const Ns at = worst.begin - report_.window.begin;
-    Ns starved;
+    Ns starved, all;
     std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, throttled;
     std::map<FuncIndex, Ns> calls;
     CallClass ended_by = CallClass::kOther;
@@ -477,27 +545,33 @@ class Builder {
     while (cursor->Next(&cell)) {
       if (cell.process != context.facts.process) continue;
       if (cell.certainty != Certainty::kKnown && tally.known > Ns(0)) continue;
-      starved += cell.time;
+      all += cell.time;
+      Ns time;
+      ForTaken(context, cell, [&](size_t r, Ns taken) {
+        if (r == rule) time = taken;
+      });
+      if (time <= Ns(0)) continue;
+      starved += time;
       if (cell.ended_by != CallClass::kOther) ended_by = cell.ended_by;
-      if (cell.func != kNone) calls[cell.func] += cell.time;
+      if (cell.func != kNone) calls[cell.func] += time;
       if (cell.thread == kNone) continue;
       switch (cell.state) {
         case ThreadState::kRunning:
-          running[cell.thread] += cell.time;
+          running[cell.thread] += time;
           break;
         case ThreadState::kRunnable:
           if (cell.reason == Reason::kThrottled) {
-            throttled[cell.thread] += cell.time;
+            throttled[cell.thread] += time;
             break;
           }
-          waiting[cell.thread] += cell.time;
-          if (cell.culprit != kNone) holders[cell.culprit] += cell.time;
+          waiting[cell.thread] += time;
+          if (cell.culprit != kNone) holders[cell.culprit] += time;
           break;
         case ThreadState::kSleeping:
         case ThreadState::kDisk:
         case ThreadState::kBlocked:
         case ThreadState::kStopped:
-          sleeping[cell.thread] += cell.time;
+          sleeping[cell.thread] += time;
           break;
         default:
           break;
@@ -537,10 +611,13 @@ class Builder {
                                  context.Top(running, 3, sum(running)) +
                                  " ran for " + FormatDuration(sum(running)) +
                                  "."});
-    std::string cuda = "The GPU had " +
-                       std::string(tally.known > Ns(0) ? "no" : "perhaps no") +
+    const bool known = tally.known > Ns(0);
+    std::string cuda = std::string("The GPU ") +
+                       (known ? "had no" : "perhaps had no") +
                        " work from this program for " +
                        FormatDuration(starved) + " of " + second;
+    if (FormatDuration(all) != FormatDuration(starved))
+      cuda += " for this cause (" + FormatDuration(all) + " for all causes)";
     if (!calls.empty())
       cuda += ", " + FormatDuration(Sorted(calls)[0].second) +
               " of it inside " + context.FunctionName(Sorted(calls)[0].first);
@@ -601,28 +678,30 @@ class Builder {
       f.lost = t.known;
       f.lost_at_most = t.total();
       f.base = w.facts.span;
-      f.windows = Windows(t);
-      f.confidence = known < kLowShare                  ? Confidence::kLow
-                     : unexplained || !report_.complete ? Confidence::kMedium
-                                                        : Confidence::kHigh;
+      const Windows windows = WindowsOf(t);
+      f.windows = windows.list;
+      f.outside_windows = windows.outside;
+      f.confidence = known < kLowShare ? Confidence::kLow
+                     : unexplained || !report_.complete ||
+                             w.UnseenShare() > kUnseenShare
+                         ? Confidence::kMedium
+                         : Confidence::kHigh;
       if (f.cause == "memory-faults") f.confidence = Confidence::kMedium;
-      f.coverage = Coverage(w);
+      f.coverage = Coverage(w, t);
       if (!unexplained) Culprits(context, t, &f);
-      Timeline(context, t, &f);
+      Timeline(context, r, t, &f);
       rules[r]->describe(context, t, &f);
       if (t.maybe_quota > Ns(0) && r != QuotaRule())
         f.claim += " For up to " + FormatDuration(t.maybe_quota) +
                    " of it the program's CPU quota may be the reason instead: "
                    "this recording does not tell the two apart.";
-      CommonEvidence(w, t, &f);
+      CommonEvidence(t, windows.main, &f);
       report_.findings.push_back(std::move(f));
     }
     Symptoms(w);
   }
 
-  void CommonEvidence(const Work& w, const Tally& t, Finding* f) const {
-    const Interval window =
-        f->windows.empty() ? report_.window : f->windows.front();
+  void CommonEvidence(const Tally& t, Interval window, Finding* f) const {
     if (t.known > Ns(0))
       AddEvidence(f, "lost_ns", static_cast<double>(t.known.value), "ns",
                   FormatDuration(t.known) +
@@ -632,26 +711,15 @@ class Builder {
     if (possible > Ns(0))
       AddEvidence(f, "possible_ns", static_cast<double>(possible.value), "ns",
                   FormatDuration(possible) +
-                      " more, during which it is not known whether the GPU "
-                      "still had work.");
+                      (t.known > Ns(0) ? " more" : "") +
+                      ", during which it is not known whether the GPU still "
+                      "had work.");
     if (!t.syscalls.empty()) {
       const auto top = Sorted(t.syscalls)[0];
       AddEvidence(f, "asleep_ns", static_cast<double>(top.second.value), "ns",
                   FormatDuration(top.second) + " asleep in " +
                       SyscallName(top.first) + ".");
     }
-    if (w.waited_for_ingero > Ns(0))
-      AddEvidence(f, "ingero_ns",
-                  static_cast<double>(w.waited_for_ingero.value), "ns",
-                  "ingero's own processes held a CPU that the path waited for "
-                  "during " +
-                      FormatDuration(w.waited_for_ingero) +
-                      "; not blamed on the program.");
-    if (w.facts.gpu_utilization >= 0)
-      AddEvidence(f, "gpu_utilization", w.facts.gpu_utilization, "ratio",
-                  "The driver measured a GPU utilisation of " +
-                      FormatPercent(w.facts.gpu_utilization) +
-                      " on average over the window.");
     const std::string dump =
         "ingero dump " +
         (report_.facts.store_path.empty() ? "DB" : report_.facts.store_path) +
@@ -666,7 +734,37 @@ class Builder {
     }
   }
 
-  std::string Coverage(const Work& w) const {
+  // Said once for a process, however many findings it has.
+  void OfProcess(const Work& w) {
+    const uint32_t pid = report_.processes[w.facts.process].pid;
+    Account a;
+    a.process = w.facts.process;
+    a.starved = w.facts.known;
+    a.unseen = w.facts.unseen;
+    a.waited_for_ingero = w.waited_for_ingero;
+    const auto rules = Rules();
+    for (size_t r = 0; r + 1 < rules.size(); ++r) a.below += w.tallies[r].known;
+    a.unexplained = a.starved - a.below;
+    Finding* top = nullptr;
+    for (Finding& f : report_.findings) {
+      if (f.pid != pid) continue;
+      if (top == nullptr) top = &f;
+      if (f.lost <= Ns(0) || f.cause == rules.back()->cause) continue;
+      a.causes.push_back({f.cause, f.lost});
+      a.below -= f.lost;
+    }
+    report_.accounts.push_back(std::move(a));
+    if (top == nullptr || w.facts.gpu_utilization < 0) return;
+    AddEvidence(top, "gpu_utilization", w.facts.gpu_utilization, "ratio",
+                "The driver measured a GPU utilisation of " +
+                    FormatPercent(w.facts.gpu_utilization) +
+                    " on average over the window.");
+    Evidence& added = top->evidence.back();
+    added.window = report_.window;
+    added.query = ExplainQuery(report_.window, pid);
+  }
+
+  std::string Coverage(const Work& w, const Tally& t) const {
     std::string out;
     const auto add = [&out](const std::string& text) {
       if (!out.empty()) out += "; ";
@@ -676,6 +774,11 @@ class Builder {
     if (w.facts.unscheduled > Ns(0))
       add("no scheduling data for " + FormatDuration(w.facts.unscheduled) +
           " of it");
+    if (w.facts.unseen > Ns(0))
+      add("unknown for " + FormatDuration(w.facts.unseen) +
+          " of the starved time, " +
+          (t.unseen > Ns(0) ? FormatDuration(t.unseen) : "none") +
+          " of it in this finding");
     if (!report_.complete) {
       uint64_t lost = 0;
       for (const Loss& loss : report_.losses)
@@ -700,7 +803,7 @@ class Builder {
         ". Slow synchronisations and launches are the host waiting for "
         "it.";
     f.confidence = report_.complete ? Confidence::kHigh : Confidence::kMedium;
-    f.coverage = Coverage(w);
+    f.coverage = Coverage(w, Tally());
     f.windows.push_back(report_.window);
     f.timeline.push_back(
         {TimelineLine::Layer::kCuda, Ns(0),
@@ -715,7 +818,7 @@ class Builder {
               "Speed up the GPU work itself: profile kernels (Nsight), use "
               "lower precision, fuse. The host is fast enough.",
               Ns(0));
-    CommonEvidence(w, Tally(), &f);
+    CommonEvidence(Tally(), report_.window, &f);
     report_.findings.push_back(std::move(f));
   }
 
@@ -729,7 +832,7 @@ class Builder {
         top = &f;
     if (top == nullptr) return;
     for (const Operation& o : report_.operations) {
-      if (o.process != w.facts.process || o.count < 20 || o.p50 <= Ns(0) ||
+      if (o.process != w.facts.process || o.count < 100 || o.p50 <= Ns(0) ||
           o.func >= report_.functions.size() ||
           report_.functions[o.func].layer == Layer::kLibrary)
         continue;
@@ -802,23 +905,14 @@ class Builder {
   }
 
   // The process that the first finding is about comes first; without one, that
-  // which used the GPU for longest.
+  // which used the GPU for longest (they are sorted so).
   void LeadFeeding() {
-    ProcessIndex lead = kNone;
-    Ns span;
-    for (const Finding& f : report_.findings) {
-      for (const Feeding& x : report_.feeding)
-        if (report_.processes[x.process].pid == f.pid) lead = x.process;
-      if (lead != kNone) break;
-    }
-    for (const Feeding& x : report_.feeding)
-      if (lead == kNone || (report_.findings.empty() && x.span > span)) {
-        lead = x.process;
-        span = x.span;
-      }
-    std::stable_partition(
-        report_.feeding.begin(), report_.feeding.end(),
-        [lead](const Feeding& x) { return x.process == lead; });
+    if (report_.findings.empty()) return;
+    std::stable_partition(report_.feeding.begin(), report_.feeding.end(),
+                          [this](const Feeding& x) {
+                            return report_.processes[x.process].pid ==
+                                   report_.findings[0].pid;
+                          });
   }
 
   void Verdict() {

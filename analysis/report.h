@@ -20,10 +20,11 @@ namespace ingero::analysis {
 // possible loss is at most MEDIUM (docs/rules.md).
 enum class Severity : uint8_t { kInfo, kLow, kMedium, kHigh };
 
+// A program: a process, or all that have one name.
 struct Culprit {
-  uint32_t pid = 0;
+  uint32_t pid = 0;  // of the process with the most time
   Ns start;
-  std::string name;  // "pt_data_worker/2255"
+  std::string name;  // "stress/2255", "2 stress processes (2255, 2257)"
   double share = 0;  // of the finding's lost time
   Ns time;
 };
@@ -59,7 +60,9 @@ struct Finding {
   Ns lost;          // known starved time attributed to this cause
   Ns lost_at_most;  // plus what may have been starved
   Ns base;  // GPU span of the process, over its devices: what `lost` is of
-  std::vector<Interval> windows;  // where it happened, folded, longest first
+  // Where most of it happened, by time; and what was lost outside of them.
+  std::vector<Interval> windows;
+  Ns outside_windows;
   std::vector<TimelineLine> timeline;
   std::vector<Culprit> culprits;
   std::vector<Evidence> evidence;
@@ -67,6 +70,20 @@ struct Finding {
   std::vector<std::string> symptoms;  // slow operations that follow from it
   Confidence confidence = Confidence::kMedium;
   std::string coverage;  // "complete", or what is missing
+};
+
+// Whose the starved time of one process was: the parts sum to `starved`.
+struct Account {
+  ProcessIndex process = kNone;
+  Ns starved;       // for certain, over its devices
+  Ns below;         // by causes too small for a finding
+  Ns unexplained;   // by no cause
+  std::vector<std::pair<std::string, Ns>> causes;  // with a finding, its order
+  // Of all that was or may have been starved: what the threads did, or who held
+  // the CPU they waited for, is not known: context switches were not seen.
+  Ns unseen;
+  // Waiting for a CPU that ingero's own processes held; blamed on nobody.
+  Ns waited_for_ingero;
 };
 
 struct NotEvaluated {
@@ -161,6 +178,7 @@ struct Report {
   std::vector<Operation> operations;  // most total time first
   std::vector<ProcessActivity> activities;
   std::vector<Finding> findings;  // most lost time first
+  std::vector<Account> accounts;  // one for each process of `feeding`
   std::vector<NotEvaluated> not_evaluated;
   std::string verdict;  // one or two sentences: the answer
   // By process: what taking a page cost it. 0 = not known. See PageCosts().

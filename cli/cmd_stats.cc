@@ -100,9 +100,12 @@ void PrintOperations(const View& view, const std::vector<Operation>& operations,
         row.insert(row.end(), 5, "-");
         row.push_back(FormatDuration(o.first_use_time));
       } else {
-        for (Ns t : {o.average, o.p50, o.p95, o.p99, o.max,
-                     o.total + o.first_use_time})
-          row.push_back(FormatDuration(t));
+        row.push_back(FormatDuration(o.average));
+        row.push_back(FormatDuration(o.p50));
+        row.push_back(Percentile(o.p95, o.count, kLeastForP95));
+        row.push_back(Percentile(o.p99, o.count, kLeastForP99));
+        row.push_back(FormatDuration(o.max));
+        row.push_back(FormatDuration(o.total + o.first_use_time));
       }
       table.rows.push_back(std::move(row));
     }

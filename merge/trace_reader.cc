@@ -703,7 +703,8 @@ Summaries TraceReader::Summarize(Interval window) const {
       op.average = t.calls == 0 ? Ns(0) : NsOf(t.total / t.calls);
       // A bucket's midpoint can lie above the largest value in it.
       const auto quantile = [&](double q) {
-        return NsOf(std::min(t.histogram.Quantile(q), t.max));
+        return NsOf(t.calls == 1 ? t.max
+                                 : std::min(t.histogram.Quantile(q), t.max));
       };
       op.p50 = quantile(0.50);
       op.p95 = quantile(0.95);

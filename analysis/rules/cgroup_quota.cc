@@ -19,7 +19,9 @@ namespace {
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   if (cell.reason == Reason::kThrottled) return left;
   // Not told apart, and nobody is known to have held the CPU.
-  return cell.reason == Reason::kWaitingForCpu && cell.culprit == kNone &&
+  return (cell.reason == Reason::kWaitingForCpu ||
+          cell.reason == Reason::kHolderUnseen) &&
+                 cell.culprit == kNone &&
                  context.MaybeThrottled(context.ProcessOf(cell.thread))
              ? left
              : Ns(0);

@@ -19,13 +19,16 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
 }
 
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  const bool one = context.Programs(tally.culprits).size() == 1;
   finding->claim = "The GPU waited " + context.Lost(tally) + " because " +
                    context.Top(tally.threads, 2, tally.total()) +
-                   " had to wait for a CPU that another program held (" +
+                   " had to wait for a CPU that " +
+                   (one ? "another program" : "other programs") + " held (" +
                    context.Top(tally.culprits, 3, tally.total()) + ").";
   Recommend(finding,
-            "Move that program to other CPUs or another time (taskset, "
-            "cpuset, nice), or give this one CPUs of its own.",
+            std::string("Move ") + (one ? "that program" : "those programs") +
+                " to other CPUs or another time (taskset, cpuset, nice), or "
+                "give this one CPUs of its own.",
             tally.known);
 }
 

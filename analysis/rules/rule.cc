@@ -70,14 +70,15 @@ std::string Context::Name(ThreadIndex thread) const {
     if (thread >= report.threads.size()) return "an unknown thread";
     return "thread " + std::to_string(report.threads[thread].tid);
   }
-  std::string name = ProcessName(p);
-  if (report.processes[p].main_thread != thread) {
-    name += " (thread " + std::to_string(report.threads[thread].tid);
-    const std::string own =
-        SanitizeForTerminal(report.threads[thread].name, 32);
-    if (!own.empty() && own != report.processes[p].name) name += " " + own;
-    name += ")";
-  }
+  if (report.processes[p].main_thread == thread) return ProcessName(p);
+  return ProcessName(p) + " (thread " + ThreadName(thread) + ")";
+}
+
+std::string Context::ThreadName(ThreadIndex thread) const {
+  const ProcessIndex p = ProcessOf(thread);
+  std::string name = std::to_string(report.threads[thread].tid);
+  const std::string own = SanitizeForTerminal(report.threads[thread].name, 32);
+  if (!own.empty() && own != report.processes[p].name) name += " " + own;
   return name;
 }
 
@@ -175,17 +176,79 @@ std::string Context::Lost(const Tally& tally) const {
          FormatDuration(facts.span) + " of GPU use)";
 }
 
+std::vector<Program> Context::Programs(
+    const std::map<ThreadIndex, Ns>& by) const {
+  struct Group {
+    std::map<ProcessIndex, Ns> processes;
+    std::map<ThreadIndex, Ns> threads;
+    Ns time;
+  };
+  // With so much of it, one of several is named alone.
+  const auto nearly_all = [](Ns part, Ns whole) {
+    return Ratio(part, whole) >= 0.9;
+  };
+  // By name; what can't be joined with others has a number of its own.
+  std::map<std::pair<std::string, int64_t>, Group> groups;
+  for (const auto& [thread, time] : by) {
+    const ProcessIndex p = ProcessOf(thread);
+    const std::string name =
+        p < report.processes.size() ? report.processes[p].name : "";
+    int64_t alone = -1;
+    if (p == kNone)
+      alone = (int64_t{1} << 32) + thread;
+    else if (p == facts.process || name.empty())
+      alone = p;
+    Group& g = groups[{name, alone}];
+    g.processes[p] += time;
+    g.threads[thread] += time;
+    g.time += time;
+  }
+  std::vector<Program> out;
+  for (const auto& [key, g] : groups) {
+    const auto [process, of_process] = Sorted(g.processes)[0];
+    const auto [thread, of_thread] = Sorted(g.threads)[0];
+    Program program;
+    program.process = process;
+    program.time = g.time;
+    if (g.processes.size() > 1 && !nearly_all(of_process, g.time)) {
+      program.name = program.part = FormatCount(g.processes.size()) + " " +
+                                    SanitizeForTerminal(key.first, 64) +
+                                    " processes";
+      constexpr size_t kMostPids = 4;
+      const auto sorted = Sorted(g.processes);
+      for (size_t i = 0; i < sorted.size() && i < kMostPids; ++i)
+        program.pids += (i > 0 ? ", " : "") +
+                        std::to_string(report.processes[sorted[i].first].pid);
+      if (sorted.size() > kMostPids)
+        program.pids +=
+            " and " + FormatCount(sorted.size() - kMostPids) + " more";
+    } else {
+      program.name = process == kNone ? Name(thread) : ProcessName(process);
+      program.part = Name(thread);
+      if (!nearly_all(of_thread, g.time))
+        program.part = program.name + " (" + FormatCount(g.threads.size()) +
+                       " threads, most: " + ThreadName(thread) + ")";
+    }
+    out.push_back(std::move(program));
+  }
+  std::stable_sort(
+      out.begin(), out.end(),
+      [](const Program& a, const Program& b) { return a.time > b.time; });
+  return out;
+}
+
 std::string Context::Top(const std::map<ThreadIndex, Ns>& by, size_t count,
                          Ns whole) const {
   std::string out;
-  const auto sorted = Sorted(by);
-  for (size_t i = 0; i < sorted.size() && i < count; ++i) {
+  const std::vector<Program> programs = Programs(by);
+  for (size_t i = 0; i < programs.size() && i < count; ++i) {
     if (i) out += ", ";
-    out += Name(sorted[i].first);
-    if (sorted.size() > 1) out += " " + FormatPercent(sorted[i].second, whole);
+    out += programs[i].part;
+    if (programs.size() > 1)
+      out += " " + FormatPercent(programs[i].time, whole);
   }
-  if (sorted.size() > count)
-    out += " and " + FormatCount(sorted.size() - count) + " more";
+  if (programs.size() > count)
+    out += " and " + FormatCount(programs.size() - count) + " more";
   return out.empty() ? "an unknown thread" : out;
 }
 

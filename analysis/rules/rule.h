@@ -32,6 +32,7 @@ struct ProcessFacts {
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
   Ns throttled;  // starved meanwhile, waiting for CPU quota
+  Ns unseen;     // of known and possible: Tally.unseen of all rules
   // Of the feeding span, while scheduling was not recorded although it was at
   // another time: the companion started late or ended early.
   Ns unscheduled;
@@ -50,9 +51,21 @@ struct Tally {
   // Part of possible: the GPU starved for certain, but a CPU quota may be why,
   // and the recording does not tell the two apart.
   Ns maybe_quota;
+  // What the thread did, or who held the CPU that it waited for, is not known
+  // although scheduling was recorded: switches were not seen.
+  Ns unseen;
   Ns total() const { return known + possible; }
 };
 inline constexpr Ns kBucket{100'000'000};
+
+// Threads that count as one; see Context::Programs().
+struct Program {
+  std::string name;  // "stress/300", "4 stress processes"
+  std::string part;  // the same, or which threads of one process
+  std::string pids;  // of several processes, most first: "300, 302 and 2 more"
+  ProcessIndex process = kNone;  // with the most time of them
+  Ns time;
+};
 
 // What rules may ask. All answers come from the trace.
 class Context {
@@ -81,11 +94,17 @@ class Context {
   // "pt_data_worker/2255"; a thread other than the main one of a process:
   // "python3/2254 (thread 2260 pin_memory)".
   std::string Name(ThreadIndex thread) const;
+  // "2260 pin_memory". REQUIRES: its process is known.
+  std::string ThreadName(ThreadIndex thread) const;
   std::string ProcessName(ProcessIndex process) const;
   std::string FunctionName(FuncIndex func) const;
   // "31 s (72 % of the 43 s that the program used the GPU)".
   std::string Share(Ns time) const;
-  // The largest few by time: "a 61 %, b 20 %".
+  // Whose the time was, most first: the one ranking, in claims, root causes
+  // and timelines. Threads of one process count together, and so do processes
+  // of one name (but never the starved process with others).
+  std::vector<Program> Programs(const std::map<ThreadIndex, Ns>& by) const;
+  // The largest few of these: "4 stress processes 61 %, redis/7 20 %".
   std::string Top(const std::map<ThreadIndex, Ns>& by, size_t count,
                   Ns whole) const;
   // "31 s (...)", "at most 31 s (...)" where nothing is known for certain, "at

@@ -185,6 +185,23 @@ Json FeedingOf(const Report& report) {
   return out;
 }
 
+Json Accounts(const Report& report) {
+  Json out = Array();
+  for (const analysis::Account& a : report.accounts) {
+    Json causes = Array();
+    for (const auto& [cause, lost] : a.causes)
+      causes.push_back({{"cause", cause}, {"lost_ns", lost.value}});
+    out.push_back({{"process", Identity(report, a.process)},
+                   {"starved_ns", a.starved.value},
+                   {"causes", causes},
+                   {"below_ns", a.below.value},
+                   {"unexplained_ns", a.unexplained.value},
+                   {"unseen_ns", a.unseen.value},
+                   {"waited_for_ingero_ns", a.waited_for_ingero.value}});
+  }
+  return out;
+}
+
 Json Operations(const Report& report) {
   Json out = Array();
   for (const analysis::Operation& o : report.operations)
@@ -225,6 +242,7 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
           {"lost_ns", f.lost.value},
           {"lost_at_most_ns", f.lost_at_most.value},
           {"windows", windows},
+          {"outside_windows_ns", f.outside_windows.value},
           {"timeline", timeline},
           {"culprits", culprits},
           {"evidence", evidence},
@@ -281,6 +299,7 @@ std::string RenderJson(const Report& report) {
       {"feeding", FeedingOf(report)},
       {"operations", Operations(report)},
       {"findings", findings},
+      {"accounts", Accounts(report)},
       {"not_evaluated", not_evaluated}};
   // Bytes that are not UTF-8 become U+FFFD.
   return root.dump(2, ' ', /*ensure_ascii=*/true,

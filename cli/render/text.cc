@@ -24,7 +24,6 @@ using analysis::Severity;
 constexpr size_t kTopOperations = 8;  // per layer
 constexpr size_t kTopOthers = 10;
 constexpr size_t kTopListed = 5;  // culprits, cold operations
-constexpr size_t kTopWindows = 3;
 constexpr int kLabelColumns = 13;
 // A name longer than this helps nobody; --json has all of it.
 constexpr int kNameColumns = 60;
@@ -199,8 +198,9 @@ class TextReport {
 
   std::string Idle(const analysis::Feeding& f) const {
     return fmt::format(
-        "idle at least {} ({}), at most {} ({})",
-        FormatDuration(f.idle_at_least), FormatPercent(f.idle_at_least, f.span),
+        "in use for {}, of that idle at least {} ({}), at most {} ({})",
+        FormatDuration(f.span), FormatDuration(f.idle_at_least),
+        FormatPercent(f.idle_at_least, f.span),
         FormatDuration(f.idle_at_most), FormatPercent(f.idle_at_most, f.span));
   }
 
@@ -219,10 +219,9 @@ class TextReport {
       if (f.process != main) continue;
       std::string least = FormatPercent(f.idle_at_least, f.span);
       std::string most = FormatPercent(f.idle_at_most, f.span);
-      title += least == most ? fmt::format(": GPU {} idle {} of the time",
-                                           f.device, least)
-                             : fmt::format(": GPU {} idle {} to {} of the time",
-                                           f.device, least, most);
+      title += fmt::format(": GPU {} idle {} of the {} of its use", f.device,
+                           least == most ? least : least + " to " + most,
+                           FormatDuration(f.span));
       break;
     }
     page_.Paragraph(Toned(Tone::kBold, title), 0, 2);
@@ -287,9 +286,16 @@ class TextReport {
     if (facts.clock_error > Ns(0))
       cost = fmt::format("clocks joined within {}; ",
                          FormatDuration(facts.clock_error));
-    cost += fmt::format("the shim took {} ({}) of the program's time",
+    cost += fmt::format("the shim took {} of the {} recorded",
                         FormatDuration(facts.tracing_cost),
-                        FormatPercent(facts.tracing_cost, r_.span.length()));
+                        FormatDuration(r_.span.length()));
+    Ns waited;
+    for (const analysis::Account& a : r_.accounts)
+      waited += a.waited_for_ingero;
+    if (waited > Ns(0))
+      cost += fmt::format("; ingero's own processes held a CPU that GPU work "
+                          "waited for during {}, blamed on nobody",
+                          FormatDuration(waited));
     Fact("Accuracy", cost);
   }
 
@@ -312,7 +318,9 @@ class TextReport {
       k.text = loss.text;
     }
     if (kinds.empty() || kinds.begin()->first.first > -2)
-      Fact("Losses", r_.complete ? "none" : "the data are incomplete");
+      Fact("Losses", !r_.complete    ? "the data are incomplete"
+                     : kinds.empty() ? "none"
+                                     : "no event was lost; see the notice");
     for (const auto& [key, k] : kinds) {
       std::string text =
           fmt::format("{} ({})", FormatCounted(k.count, "event", "events"),
@@ -324,6 +332,13 @@ class TextReport {
       text += fmt::format(", {}: {}", Between(shown), Sentence(k.text));
       Fact(key.first <= -2 ? Toned(Tone::kRed, "Lost") : "Notice", text);
     }
+    for (const analysis::Account& a : r_.accounts)
+      if (a.unseen > Ns(0))
+        Fact(Toned(Tone::kYellow, "Unknown"),
+             fmt::format("for {} in which {}'s GPU was or may have been "
+                         "starved, what held its work up: context switches "
+                         "were not seen",
+                         FormatDuration(a.unseen), Short(a.process)));
   }
 
   // ---- findings ---------------------------------------------------------
@@ -342,10 +357,34 @@ class TextReport {
     page_.Heading("Findings");
     if (r_.findings.empty())
       page_.Paragraph("none: no cause could be given any lost time.");
+    else
+      page_.Paragraph(
+          "\"GPU use\" is the time from the first work for the GPU to the end "
+          "of the last CUDA call; shares of it decide the severity.");
     for (const Finding& f : r_.findings) {
       page_.Blank();
       ShowFinding(f);
     }
+    for (const analysis::Account& a : r_.accounts) Sum(a);
+  }
+
+  // Each nanosecond has one cause.
+  void Sum(const analysis::Account& a) {
+    if (a.starved <= Ns(0)) return;
+    std::vector<std::string> parts;
+    for (const auto& [cause, lost] : a.causes)
+      parts.push_back(FormatDuration(lost) + " " + Name(cause));
+    if (a.below > Ns(0))
+      parts.push_back(FormatDuration(a.below) + " in causes below 1 %");
+    if (a.unexplained > Ns(0))
+      parts.push_back(FormatDuration(a.unexplained) + " unexplained");
+    page_.Blank();
+    page_.Paragraph(
+        fmt::format("Sum{}: {} = {} for which the GPU was starved for certain.",
+                    r_.accounts.size() > 1 ? " of " + Short(a.process)
+                                           : std::string(),
+                    Join(parts, " + "), FormatDuration(a.starved)),
+        0, 2);
   }
 
   void Item(std::string_view label, std::string_view text) {
@@ -399,12 +438,11 @@ class TextReport {
 
   void Where(const Finding& f) {
     std::vector<std::string> parts;
-    const size_t n =
-        o_.all ? f.windows.size() : std::min(f.windows.size(), kTopWindows);
-    for (size_t i = 0; i < n; ++i) parts.push_back(Between(f.windows[i]));
+    for (Interval w : f.windows) parts.push_back(Between(w));
     if (parts.empty()) return;
-    if (n < f.windows.size())
-      parts.push_back(fmt::format("and {} more", f.windows.size() - n));
+    const double outside = Ratio(f.outside_windows, f.lost_at_most);
+    if (outside >= 0.005)
+      parts.push_back(fmt::format("{} of it elsewhere", FormatPercent(outside)));
     Item("When", Join(parts));
   }
 
@@ -416,8 +454,9 @@ class TextReport {
       const analysis::Culprit& c = f.culprits[i];
       std::string text = Name(c.name);
       if (c.time > Ns(0))
-        text += fmt::format(" {} ({})", FormatDuration(c.time),
-                            FormatPercent(c.share));
+        text += fmt::format(" {} ({}{})", FormatDuration(c.time),
+                            FormatPercent(c.share),
+                            i == 0 ? " of this finding" : "");
       parts.push_back(text);
     }
     if (parts.empty()) return;
@@ -447,18 +486,39 @@ class TextReport {
       return;
     }
     page_.Heading("CUDA operations (first uses are kept apart)");
+    page_.Paragraph(
+        fmt::format("Wall: share of the {} looked at in which the program was "
+                    "in such a call. p95 needs {} calls, p99 {}.",
+                    FormatDuration(r_.window.length()), kLeastForP95,
+                    kLeastForP99),
+        2);
     for (Layer layer : {Layer::kRuntime, Layer::kDriver, Layer::kLibrary})
       OperationTable(steady, layer, several);
     LibraryFirstCalls();
     if (failed) page_.Blank();
+    bool see_codes = false;
     for (const Operation* op : steady) {
       if (op->errors == 0) continue;
+      // Programs ask for functions that only a newer driver has.
+      const bool asks = op->func < r_.functions.size() &&
+                        r_.functions[op->func].call_class ==
+                            analysis::CallClass::kResolve;
+      see_codes |= !asks;
       page_.Paragraph(
-          fmt::format("{} returned an error {} in {}.", FunctionName(op->func),
+          fmt::format("{} {} {} in {}{}", FunctionName(op->func),
+                      asks ? "did not find what it was asked for"
+                           : "failed",
                       FormatCounted(op->errors, "time", "times"),
-                      Short(op->process)),
+                      Short(op->process),
+                      asks ? ": harmless, newer functions are looked for."
+                           : "."),
           2, 2);
     }
+    if (see_codes)
+      page_.Paragraph(
+          "\"Failed\": returned another result than success; 'ingero dump' "
+          "with '--table calls' shows each call's result.",
+          2, 2);
   }
 
   void OperationTable(const std::vector<const Operation*>& all, Layer layer,
@@ -483,7 +543,8 @@ class TextReport {
       if (several) row.push_back(Short(op->process, 16));
       for (std::string cell :
            {FormatCount(op->count), FormatDuration(op->p50),
-            FormatDuration(op->p95), FormatDuration(op->p99),
+            Percentile(op->p95, op->count, kLeastForP95),
+            Percentile(op->p99, op->count, kLeastForP99),
             FormatDuration(op->max), FormatDuration(op->total),
             op->wall_share > 0 ? FormatPercent(op->wall_share)
                                : std::string("-")})
@@ -700,7 +761,8 @@ class TextReport {
         }
         table.rows.push_back({FunctionName(op.func), FormatCount(op.count),
                               FormatDuration(op.average),
-                              FormatDuration(op.p50), FormatDuration(op.p99),
+                              FormatDuration(op.p50),
+                              Percentile(op.p99, op.count, kLeastForP99),
                               FormatDuration(op.max)});
       }
       if (table.rows.empty()) continue;

@@ -57,6 +57,10 @@ std::string FormatOffset(Ns offset) {
   return fmt::format("{:+.{}f} s", s, std::abs(s) >= 100 ? 1 : 3);
 }
 
+std::string Percentile(Ns value, uint64_t count, uint64_t least) {
+  return count < least ? "-" : FormatDuration(value);
+}
+
 std::string FormatCounted(uint64_t count, std::string_view one,
                           std::string_view many) {
   return fmt::format("{} {}", FormatCount(count), count == 1 ? one : many);

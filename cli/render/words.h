@@ -19,6 +19,10 @@ std::string FormatOffset(Ns offset);
 std::string FormatCounted(uint64_t count, std::string_view one,
                           std::string_view many);
 
+// A percentile of `count` values says nothing of fewer than these: "-".
+inline constexpr uint64_t kLeastForP95 = 20, kLeastForP99 = 100;
+std::string Percentile(Ns value, uint64_t count, uint64_t least);
+
 // CLOCK_REALTIME in the local time zone: "2026-11-29 22:00:35", "22:00:35",
 // "CET".
 std::string FormatDateTime(int64_t realtime_ns);

@@ -50,6 +50,11 @@ std::string Summary(const Report& r) {
         << FormatDuration(f.lost_at_most) << "), confidence "
         << kConfidence[static_cast<int>(f.confidence)] << ", " << f.coverage
         << "\n  " << f.claim << "\n";
+    out << "  when";
+    for (Interval w : f.windows)
+      out << " " << FormatDuration(w.begin) << " to " << FormatDuration(w.end)
+          << ",";
+    out << " elsewhere " << FormatDuration(f.outside_windows) << "\n";
     for (const Culprit& c : f.culprits)
       out << "  culprit " << c.name << " " << FormatPercent(c.share) << "\n";
     for (const TimelineLine& t : f.timeline)
@@ -65,6 +70,19 @@ std::string Summary(const Report& r) {
       out << "  fix (up to " << FormatDuration(x.gain) << "): " << x.text
           << "\n";
     for (const std::string& s : f.symptoms) out << "  symptom " << s << "\n";
+  }
+  for (const Account& a : r.accounts) {
+    out << "sum:";
+    for (const auto& [cause, lost] : a.causes)
+      out << " " << FormatDuration(lost) << " " << cause << " +";
+    out << " " << FormatDuration(a.below) << " below + "
+        << FormatDuration(a.unexplained)
+        << " unexplained = " << FormatDuration(a.starved) << "; unseen "
+        << FormatDuration(a.unseen) << ", waited for ingero "
+        << FormatDuration(a.waited_for_ingero) << "\n";
+    Ns parts = a.below + a.unexplained;
+    for (const auto& [cause, lost] : a.causes) parts += lost;
+    EXPECT_EQ(parts, a.starved);
   }
   for (const NotEvaluated& n : r.not_evaluated)
     if (n.why != "no rule in this version")

@@ -193,7 +193,18 @@ Report Oversubscribed() {
   copies.lost = copies.lost_at_most = Ms(210);
   copies.base = Ms(43'100);
   copies.coverage = "complete";
+  found.outside_windows = Ms(1'580);
   r.findings = {found, copies};
+  analysis::Account a;
+  a.process = 0;
+  a.starved = Ms(38'200);
+  a.causes = {{"loader-oversubscribed", Ms(31'000)},
+              {"pageable-copy", Ms(210)}};
+  a.below = Ms(6'890);
+  a.unexplained = Ms(100);
+  a.unseen = Ms(40);
+  a.waited_for_ingero = Ms(12);
+  r.accounts = {a};
   r.not_evaluated = {{"gpu-throttled", "no GPU samples were recorded"},
                      {"gpu-shared", "no GPU samples were recorded"},
                      {"cgroup-quota", "no quota is set"}};
