@@ -111,12 +111,23 @@ class FeedFolder {
   FeedInterval states_[8];
 };
 
+// The end of a wait for the GPU, looked at from its newest part on: the thread
+// runs, after it was ready and waited for a CPU, after the GPU woke it or it
+// lost the CPU on which it asked again and again.
+struct SyncTail {
+  bool open = false;  // may reach into older windows
+  ThreadIndex thread = kNone;
+  Ns since, end;  // the wait
+  FeedState next = FeedState::kUnknown;
+};
+
 // State of one device at the border, as the newer window left it.
 struct DeviceCarry {
   bool valid = false;
   ThreadIndex thread = kNone;  // the path is on
   CallClass ended_by = CallClass::kOther;
   bool start_up = false;
+  SyncTail tail;
 };
 
 struct DeviceWork {
@@ -344,32 +355,103 @@ class Attributor {
       if (d.total == Ns(0) && (piece.state == FeedState::kIdle ||
                                piece.state == FeedState::kColdStart))
         continue;
+      SyncTail tail;
+      if (piece.sync_ended)
+        tail = {true, piece.thread, std::max(piece.sync_begin, whole_begin),
+                whole_end, piece.next};
+      else if (i >= closed && piece.state == FeedState::kBusy)
+        tail = d.carry.tail;
       if (at_border) {
-        d.carry = {true, piece.thread, piece.ended_by, start_up};
+        d.carry = {true, piece.thread, piece.ended_by, start_up, tail};
         continue;
       }
-      d.feed.Add(piece.range, piece.state, whole_begin == piece.range.begin);
-      d.total += piece.range.length();
-      d.begin = std::min(d.begin, piece.range.begin);
-      d.end = std::max(d.end, piece.range.end);
       ThreadIndex at = piece.thread;
-      if (Starved(piece.state)) {
-        StarvedPiece starved;
-        starved.range = piece.range;
-        starved.thread = piece.thread;
-        starved.ended_by = piece.ended_by;
-        starved.certainty = CertaintyOf(piece.state);
-        starved.start_up = start_up;
-        at = walker_.Walk(w->process, starved, &calls_, submits_, &d.path);
+      const Ns begin = piece.range.begin;
+      if (tail.open) {
+        piece.thread = tail.thread;
+        for (const auto& [range, state] : TailOf(&tail, piece.range)) {
+          FeedPiece part = piece;
+          part.range = range.Clip(piece.range);
+          part.state = state;
+          if (part.range.empty()) continue;
+          Account(w, &d, part, start_up, part.range.begin == range.begin);
+          piece.range.end = part.range.begin;
+        }
       }
-      if (piece.state != FeedState::kBusy &&
-          piece.state != FeedState::kUnknown) {
-        d.starved_begin = piece.range.begin;
-        d.starved_ended_by = piece.ended_by;
-      }
+      if (!piece.range.empty())
+        at = Account(w, &d, piece, start_up, whole_begin == begin);
       // For the next older window, should the piece reach into it.
-      d.carry = {true, at, piece.ended_by, start_up};
+      d.carry = {true, at, piece.ended_by, start_up, tail};
     }
+  }
+
+  // The parts of a wait for the GPU, newest first, in which the GPU was not
+  // known to be busy any more: while the thread that it woke waited for a CPU
+  // the GPU had finished; when a thread that had lost its CPU meanwhile looked
+  // again it had finished at some time. Begins may lie before `range`.
+  std::vector<std::pair<Interval, FeedState>> TailOf(SyncTail* tail,
+                                                     Interval range) {
+    std::vector<std::pair<Interval, FeedState>> out;
+    tail->open = false;
+    Ns t = range.end;
+    const auto known = [&]() -> const Segment* {
+      const Interval unknown = timelines_.UnknownBefore(t);
+      if (!unknown.empty() || t <= tail->since) return nullptr;
+      const Segment* s = timelines_.Before(tail->thread, t);
+      return s != nullptr && s->begin >= unknown.end ? s : nullptr;
+    };
+    const Segment* s = known();
+    if (s == nullptr) return out;
+    if (s->state == ThreadState::kRunning) {
+      if (s->begin <= tail->since || tail->end - s->begin > kSyncTail)
+        return out;
+      out.push_back({{s->begin, t}, FeedState::kUnknown});
+      t = s->begin;
+      if (t <= range.begin) {
+        tail->open = true;
+        return out;
+      }
+      s = known();
+      if (s == nullptr) return out;
+    }
+    if (s->state != ThreadState::kRunnable) return out;
+    const Interval waited{std::max(s->begin, tail->since), t};
+    tail->open = waited.begin < range.begin;
+    out.push_back({waited, FeedState::kUnknown});
+    t = s->begin;
+    s = known();
+    // Another thread of the program says nothing about the GPU.
+    const bool by_gpu = s != nullptr && s->state == ThreadState::kSleeping &&
+                        (s->woken_by_irq || IsKernel(s->waker));
+    if (by_gpu) out.back().second = tail->next;
+    return out;
+  }
+
+  bool IsKernel(ThreadIndex thread) const {
+    if (thread >= trace_.threads().size()) return false;
+    const ProcessIndex p = trace_.threads()[thread].process;
+    return p != kNone && trace_.processes()[p].is_kernel;
+  }
+
+  // Returns the thread that the path is on at the piece's begin.
+  ThreadIndex Account(ProcessWork* w, DeviceWork* d, const FeedPiece& piece,
+                      bool start_up, bool whole) {
+    d->feed.Add(piece.range, piece.state, whole);
+    d->total += piece.range.length();
+    d->begin = std::min(d->begin, piece.range.begin);
+    d->end = std::max(d->end, piece.range.end);
+    if (piece.state != FeedState::kBusy && piece.state != FeedState::kUnknown) {
+      d->starved_begin = piece.range.begin;
+      d->starved_ended_by = piece.ended_by;
+    }
+    if (!Starved(piece.state)) return piece.thread;
+    StarvedPiece starved;
+    starved.range = piece.range;
+    starved.thread = piece.thread;
+    starved.ended_by = piece.ended_by;
+    starved.certainty = CertaintyOf(piece.state);
+    starved.start_up = start_up;
+    return walker_.Walk(w->process, starved, &calls_, submits_, &d->path);
   }
 
   // Calls whose thread was not on a CPU all the time.

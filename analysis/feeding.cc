@@ -2,6 +2,8 @@
 #include "analysis/feeding.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 namespace ingero::analysis {
 namespace {
@@ -23,6 +25,20 @@ std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions) {
                          functions[i].name.rfind("cudaSetDevice", 0) == 0 &&
                          functions[i].name != "cudaSetDeviceFlags";
     out[i].library = functions[i].layer == Layer::kLibrary;
+    using Context = FuncTraits::Context;
+    static constexpr std::pair<std::string_view, Context> kContexts[] = {
+        {"cuDevicePrimaryCtxRetain", Context::kPrimary},
+        {"cuCtxCreate", Context::kOwn},
+        {"cuGreenCtxCreate", Context::kGreen},
+        {"cuCtxFromGreenCtx", Context::kGreen},
+        {"cudaGreenCtxCreate", Context::kGreen},
+        {"cuCtxSetCurrent", Context::kCurrent},
+        {"cuCtxPushCurrent", Context::kCurrent},
+        {"cuCtxPopCurrent", Context::kCurrent}};
+    for (const auto& [name, context] : kContexts)
+      if (functions[i].name.starts_with(name)) out[i].context = context;
+    out[i].of_context = functions[i].call_class == CallClass::kSyncDevice &&
+                        functions[i].name.starts_with("cuCtxSynchronize");
   }
   return out;
 }
@@ -108,11 +124,18 @@ uint32_t FeedingModel::StreamIndex(Device& d, uint64_t handle) {
   return static_cast<uint32_t>(d.last_stream);
 }
 
-void FeedingModel::Emit(Device& d, uint32_t index, Ns t, ThreadIndex thread,
-                        CallClass ended_by, std::vector<FeedPiece>* out) {
-  if (d.started && d.since < t && out)
-    out->push_back({{d.since, t}, index, d.state, thread, ended_by});
-  d.since = std::max(d.since, t);
+FeedPiece* FeedingModel::Emit(Device& d, uint32_t index, Ns t,
+                              ThreadIndex thread, CallClass ended_by,
+                              std::vector<FeedPiece>* out) {
+  const Ns since = std::exchange(d.since, std::max(d.since, t));
+  if (!d.started || since >= t || !out) return nullptr;
+  FeedPiece& piece = out->emplace_back();
+  piece.range = {since, t};
+  piece.device = index;
+  piece.state = d.state;
+  piece.thread = thread;
+  piece.ended_by = ended_by;
+  return &piece;
 }
 
 // A submission begins: whatever was before ends here.
@@ -148,7 +171,8 @@ void FeedingModel::Drain(Device& d, Stream& s, uint64_t position) {
 }
 
 void FeedingModel::Refresh(uint32_t device, Ns t, ThreadIndex thread,
-                           CallClass ended_by, std::vector<FeedPiece>* out) {
+                           CallClass ended_by, std::vector<FeedPiece>* out,
+                           const End* sync) {
   Device& d = devices_[device];
   const FeedState state = d.waiting > 0   ? FeedState::kBusy
                           : d.pending > 0 ? FeedState::kUnknown
@@ -156,7 +180,13 @@ void FeedingModel::Refresh(uint32_t device, Ns t, ThreadIndex thread,
                           : d.cold > 0    ? FeedState::kColdStart
                                           : FeedState::kIdle;
   if (state == d.state) return;
-  Emit(d, device, t, thread, ended_by, out);
+  FeedPiece* piece = Emit(d, device, t, thread, ended_by, out);
+  if (piece != nullptr && sync != nullptr &&
+      piece->state == FeedState::kBusy) {
+    piece->sync_ended = true;
+    piece->sync_begin = std::max(sync->call_begin, d.alone_since);
+    piece->next = state;
+  }
   d.state = state;
 }
 
@@ -172,6 +202,8 @@ void FeedingModel::Push(const Call& call, Ns t, EndKind kind,
   e.stream = stream;
   e.thread = call.thread;
   e.position = position;
+  e.call_begin = call.begin;
+  e.returns = t == call.end;
   ends_.push_back(e);
   std::push_heap(ends_.begin(), ends_.end(), [](const End& a, const End& b) {
     return a.t != b.t ? a.t > b.t : a.order > b.order;
@@ -180,6 +212,8 @@ void FeedingModel::Push(const Call& call, Ns t, EndKind kind,
 
 void FeedingModel::AdvanceTo(Ns t, std::vector<FeedPiece>* out) {
   CallClass group = CallClass::kOther;
+  End sync;
+  bool synced = false;
   while (!ends_.empty() && ends_.front().t <= t) {
     const End e = ends_.front();
     std::pop_heap(ends_.begin(), ends_.end(), [](const End& a, const End& b) {
@@ -187,6 +221,12 @@ void FeedingModel::AdvanceTo(Ns t, std::vector<FeedPiece>* out) {
     });
     ends_.pop_back();
     CallClass ended_by = Finish(e);
+    // A launch that waited for the full queue proves no end of the work.
+    if (e.kind == EndKind::kWaitEnds && e.returns &&
+        e.call_class != CallClass::kLaunch) {
+      sync = e;
+      synced = true;
+    }
     // Parts of one moment belong together: the last one decides.
     if (!ends_.empty() && ends_.front().t == e.t &&
         ends_.front().device == e.device && ends_.front().thread == e.thread) {
@@ -195,7 +235,8 @@ void FeedingModel::AdvanceTo(Ns t, std::vector<FeedPiece>* out) {
     }
     if (ended_by == CallClass::kOther) ended_by = group;
     group = CallClass::kOther;
-    Refresh(e.device, e.t, e.thread, ended_by, out);
+    Refresh(e.device, e.t, e.thread, ended_by, out, synced ? &sync : nullptr);
+    synced = false;
   }
 }
 
@@ -204,7 +245,7 @@ CallClass FeedingModel::Finish(const End& e) {
   CallClass ended_by = CallClass::kOther;
   switch (e.kind) {
     case EndKind::kWaitEnds:
-      --d.waiting;
+      if (--d.waiting > 0) d.alone_since = std::max(d.alone_since, e.t);
       break;
     case EndKind::kDrainStream:
       Drain(d, d.streams[e.stream], e.position);
@@ -237,8 +278,11 @@ CallClass FeedingModel::Finish(const End& e) {
 void FeedingModel::OpenPieces(Ns t, std::vector<FeedPiece>* out) const {
   for (uint32_t i = 0; i < devices_.size(); ++i) {
     const Device& d = devices_[i];
-    if (d.started && d.since < t)
-      out->push_back({{d.since, t}, i, d.state, kNone, CallClass::kOther});
+    if (!d.started || d.since >= t) continue;
+    FeedPiece& piece = out->emplace_back();
+    piece.range = {d.since, t};
+    piece.device = i;
+    piece.state = d.state;
   }
 }
 
@@ -331,11 +375,50 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
   Refresh(device, call.begin, call.thread, call_class, out);
 }
 
+void FeedingModel::NoteContext(const Call& call, const FuncTraits& traits,
+                               ThreadCalls* thread) {
+  if (traits.context == FuncTraits::Context::kNothing || call.result != 0)
+    return;
+  const auto note = [&](uint64_t* first, bool* several) {
+    if (*first == 0) *first = call.object;
+    *several |= *first != call.object;
+  };
+  switch (traits.context) {
+    case FuncTraits::Context::kNothing:
+      return;
+    case FuncTraits::Context::kPrimary:
+      return note(&primary_, &several_primary_);
+    case FuncTraits::Context::kGreen:
+      green_ = true;
+      return;
+    case FuncTraits::Context::kOwn:
+      note(&own_, &several_own_);
+      break;
+    case FuncTraits::Context::kCurrent:
+      break;
+  }
+  // The runtime's own calls inside others set the primary one.
+  if (call.depth == 0)
+    thread->own_context = call.object == 0 || call.object != primary_;
+}
+
+// Whether a synchronisation of the device waits for all that this process gave
+// it. One of a context waits for no other context; one of the primary context
+// waits for green ones too.
+bool FeedingModel::WaitsForAll(const FuncTraits& traits,
+                               const ThreadCalls& thread) const {
+  const bool only_one =
+      !green_ && !several_own_ && (own_ == 0 || primary_ == 0);
+  if (traits.of_context) return only_one && !several_primary_;
+  return only_one || (own_ == 0 && !thread.own_context);
+}
+
 void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
   AdvanceTo(call.begin, out);
   last_end_ = std::max(last_end_, call.end);
   ThreadCalls& thread = Of(call.thread);
   const FuncTraits& traits = (*traits_)[call.func];
+  NoteContext(call, traits, &thread);
   if (call.depth == 0 || call.begin >= thread.outermost_end) {
     thread.outermost_end = call.end;
     thread.bearing_end = Ns(INT64_MIN);
@@ -345,6 +428,7 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
   const Ns outermost_end = std::max(thread.outermost_end, call.end);
   if (traits.sets_device && call.result == 0 && call.object < 64) {
     thread.device = static_cast<uint32_t>(call.object);
+    thread.own_context = false;
     return;
   }
   const uint32_t device = thread.device;
@@ -408,6 +492,9 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
       bearing();
       Device& d = At(device);
       if (!d.started || d.pending == 0) return;
+      if (traits.call_class == CallClass::kSyncDevice &&
+          !WaitsForAll(traits, Of(call.thread)))
+        return;
       ++d.waiting;
       Push(call, call.end, EndKind::kWaitEnds, traits.call_class, device, 0, 0);
       if (ok && !call.no_end)

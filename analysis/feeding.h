@@ -26,9 +26,20 @@ namespace ingero::analysis {
 
 // What feeding needs of a function, resolved once per trace.
 struct FuncTraits {
+  // What a successful call says about CUDA contexts.
+  enum class Context : uint8_t {
+    kNothing,
+    kPrimary,  // gives a device's primary one
+    kOwn,      // makes one, current from then on
+    kGreen,    // makes one of a part of a device
+    kCurrent   // changes the thread's current one
+  };
   CallClass call_class = CallClass::kOther;
   bool sets_device = false;  // cudaSetDevice: object is the thread's device
   bool library = false;      // no CUDA call: tells nothing about the GPU
+  Context context = Context::kNothing;
+  // A kSyncDevice that waits for one context, not for the device.
+  bool of_context = false;
 };
 std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions);
 
@@ -46,6 +57,9 @@ inline constexpr int64_t kBlockedLaunchFactor = 10;
 // A smaller copy says nothing about data being prepared.
 inline constexpr uint64_t kDataCopyMin = 64 * 1024;
 inline constexpr size_t kMaxEvents = 65536;
+// A synchronising thread that runs again looks at the GPU at once: where the
+// call then goes on for longer than this, the GPU had not finished before.
+inline constexpr Ns kSyncTail{100'000};
 
 // A stretch of one state that one call ended: at its begin where it submits,
 // at its end where it waits.
@@ -55,6 +69,12 @@ struct FeedPiece {
   FeedState state = FeedState::kUnknown;
   ThreadIndex thread = kNone;  // made the call that ended it
   CallClass ended_by = CallClass::kOther;
+  // Busy until a synchronisation returned: how that wait ended, the thread's
+  // timeline tells (attribution.cc). It began at `sync_begin`, or was the only
+  // one from then on; kIdle or kUnknown follows.
+  bool sync_ended = false;
+  Ns sync_begin;
+  FeedState next = FeedState::kUnknown;
 };
 
 class FeedingModel {
@@ -88,6 +108,7 @@ class FeedingModel {
     uint64_t since_drain = 0;                     // submissions
     uint32_t pending = 0;                         // streams with work
     uint32_t waiting = 0, copying = 0, cold = 0;  // calls under way
+    Ns alone_since{INT64_MIN};  // an earlier one of several waits ended
     std::vector<Stream> streams;
     size_t last_stream = 0;
   };
@@ -113,11 +134,14 @@ class FeedingModel {
     uint32_t device = 0, stream = 0;
     ThreadIndex thread = kNone;
     uint64_t position = 0;
+    Ns call_begin;
+    bool returns = false;  // at the call's end
   };
   struct ThreadCalls {
     ThreadIndex thread = kNone;
     uint32_t device = 0;
     bool submits = false;
+    bool own_context = false;  // may have another one than the primary
     Ns outermost_end;  // of the depth-0 call under way
     Ns bearing_end;    // of the submitting or waiting call under way
   };
@@ -127,12 +151,17 @@ class FeedingModel {
   uint32_t StreamIndex(Device& d, uint64_t handle);
   void Cut(uint32_t device, Ns t, const Call& call, CallClass ended_by,
            std::vector<FeedPiece>* out);
-  void Emit(Device& d, uint32_t index, Ns t, ThreadIndex thread,
-            CallClass ended_by, std::vector<FeedPiece>* out);
+  // The new piece, or nullptr.
+  FeedPiece* Emit(Device& d, uint32_t index, Ns t, ThreadIndex thread,
+                  CallClass ended_by, std::vector<FeedPiece>* out);
   void Submit(Device& d, uint32_t stream);
   void Drain(Device& d, Stream& s, uint64_t position);
+  // `sync`: a synchronisation's return is what happened, or nullptr.
   void Refresh(uint32_t device, Ns t, ThreadIndex thread, CallClass ended_by,
-               std::vector<FeedPiece>* out);
+               std::vector<FeedPiece>* out, const End* sync = nullptr);
+  void NoteContext(const Call& call, const FuncTraits& traits,
+                   ThreadCalls* thread);
+  bool WaitsForAll(const FuncTraits& traits, const ThreadCalls& thread) const;
   void Push(const Call& call, Ns t, EndKind kind, CallClass call_class,
             uint32_t device, uint32_t stream, uint64_t position);
   CallClass Finish(const End& end);
@@ -149,6 +178,9 @@ class FeedingModel {
   std::unordered_map<uint64_t, Event> events_;
   std::vector<End> ends_;  // heap, earliest first
   uint64_t order_ = 0;
+  // Handles of contexts; `several`: of another handle than the first.
+  uint64_t primary_ = 0, own_ = 0;
+  bool several_primary_ = false, several_own_ = false, green_ = false;
   int64_t usual_launch_ns_ = 0;  // running median of launches that do not wait
   Ns last_end_{INT64_MIN};
 };

@@ -32,7 +32,12 @@ constexpr char kHead[] =
     "func cudaFree free\n"
     "func moduleLoad module\n"
     "func library other library\n"
-    "func cudaSetDevice device\n";
+    "func cudaSetDevice device\n"
+    "func cuCtxCreate_v2 context driver\n"
+    "func cuCtxSetCurrent context driver\n"
+    "func cuDevicePrimaryCtxRetain context driver\n"
+    "func cuGreenCtxCreate context driver\n"
+    "func cuCtxSynchronize sync-device driver\n";
 
 // "idle[10,20) busy[20,30)" in us, of device 0.
 std::string Pieces(const std::string& body, uint32_t device = 0) {
@@ -94,6 +99,64 @@ TEST(FeedingTest, LegacyAndPerThreadHandlesAreTheDefaultStream) {
                    "call 20us 50us 1 streamSync stream=0\n"
                    "call 70us 75us 1 launch stream=2\n"),
             "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)");
+}
+
+TEST(FeedingTest, SyncOfTheOnlyContextDrainsAll) {
+  const std::string rest =
+      "call 10us 15us 1 launch\n"
+      "call 20us 50us 1 cuCtxSynchronize\n"
+      "call 70us 75us 1 launch\n";
+  const char* const drained =
+      "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)";
+  EXPECT_EQ(Pieces(rest), drained);
+  EXPECT_EQ(Pieces("call 1us 2us 1 cuCtxCreate_v2 object=11\n"
+                   "call 3us 4us 1 cuCtxSetCurrent object=11\n" + rest),
+            drained);
+  EXPECT_EQ(Pieces("call 1us 2us 1 cuDevicePrimaryCtxRetain object=12\n"
+                   "call 3us 4us 1 cuCtxSetCurrent object=12\n" + rest),
+            drained);
+}
+
+TEST(FeedingTest, SyncOfOneOfSeveralContextsProvesNothing) {
+  const std::string rest =
+      "call 10us 15us 1 launch\n"
+      "call 20us 50us 1 cuCtxSynchronize\n"
+      "call 70us 75us 1 launch\n";
+  for (const char* other :
+       {"cuGreenCtxCreate object=22", "cuDevicePrimaryCtxRetain object=22",
+        "cuCtxCreate_v2 object=22"})
+    EXPECT_EQ(Pieces("call 1us 2us 1 cuCtxCreate_v2 object=11\n"
+                     "call 3us 4us 1 " + std::string(other) + "\n" + rest),
+              "unknown[10,75)")
+        << other;
+  // One that failed makes none.
+  EXPECT_EQ(Pieces("call 1us 2us 1 cuGreenCtxCreate result=2\n" + rest),
+            "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)");
+}
+
+TEST(FeedingTest, DeviceSyncWaitsForGreenContextsUnlessOneIsCurrent) {
+  const std::string rest =
+      "call 10us 15us 1 launch stream=7\n"
+      "call 20us 50us 1 deviceSync\n"
+      "call 70us 75us 1 launch\n";
+  const char* const drained =
+      "unknown[10,20) busy[20,50) idle[50,70) unknown[70,75)";
+  const std::string green = "call 1us 2us 1 cuGreenCtxCreate object=22\n";
+  EXPECT_EQ(Pieces(green + rest), drained);
+  EXPECT_EQ(Pieces(green + "call 3us 4us 1 cuCtxSetCurrent object=22\n" + rest),
+            "unknown[10,75)");
+  // Another thread's current context is no matter.
+  EXPECT_EQ(Pieces(green + "call 3us 4us 2 cuCtxSetCurrent object=22\n" + rest),
+            drained);
+  // An own context beside the primary one is not waited for.
+  EXPECT_EQ(Pieces("call 1us 2us 1 cuDevicePrimaryCtxRetain object=5\n"
+                   "call 3us 4us 2 cuCtxCreate_v2 object=11\n" + rest),
+            "unknown[10,75)");
+  // The runtime's own calls make the primary one current.
+  EXPECT_EQ(Pieces(green +
+                   "call 2us 6us 1 moduleLoad\n"
+                   "call 3us 4us 1 cuCtxSetCurrent object=5 depth=1\n" + rest),
+            drained);
 }
 
 TEST(FeedingTest, EventDrainsUpToItsRecordOnly) {
