@@ -32,10 +32,8 @@ std::string Quoted(const std::vector<std::string>& dirs) {
 
 // "" where there is something to merge; else what to do.
 std::string NothingToMerge(const merge::MergeOptions& options,
-                           size_t* unmerged) {
-  std::vector<std::string> problems;
-  const std::vector<merge::Recording> recordings =
-      merge::ListRecordings(options.dirs, &problems);
+                           const std::vector<merge::Recording>& recordings,
+                           const std::vector<std::string>& problems) {
   if (recordings.empty() && !problems.empty())
     return fmt::format("nothing can be merged: {}", fmt::join(problems, "; "));
   if (recordings.empty())
@@ -45,8 +43,6 @@ std::string NothingToMerge(const merge::MergeOptions& options,
         "call, is setuid or static, or is started with LD_PRELOAD cleared "
         "(sudo, env -i) leaves nothing",
         Quoted(options.dirs));
-  for (size_t i = 0; i + 1 < recordings.size(); ++i)
-    *unmerged += !recordings[i].merged;
   if (options.recording.empty()) return "";
   std::string known;
   for (const merge::Recording& r : recordings) {
@@ -124,17 +120,23 @@ int RunMerge(const Args& args, const Io& io) {
 
   if (auto status = RequireFolders(options.dirs, "merge", io)) return *status;
   if (options.dirs.empty()) options.dirs = DefaultTraceDirs();
-  size_t unmerged = 0;
-  if (std::string why = NothingToMerge(options, &unmerged); !why.empty()) {
+  std::vector<std::string> problems;
+  const std::vector<merge::Recording> recordings =
+      merge::ListRecordings(options.dirs, &problems);
+  if (std::string why = NothingToMerge(options, recordings, problems);
+      !why.empty()) {
     PrintError(io, "merge", why);
     return kFailed;
   }
+  size_t unmerged = 0;  // of the earlier ones
+  for (size_t i = 0; i + 1 < recordings.size(); ++i)
+    unmerged += !recordings[i].merged;
   Progress progress(io);
   options.progress = [&](const std::string& stage, double fraction,
                          uint64_t events) {
     progress.Update(stage, fraction, events);
   };
-  Result<merge::MergeSummary> summary = merge::Merge(options);
+  Result<merge::MergeSummary> summary = merge::Merge(options, recordings);
   progress.Finish();
   if (!summary.ok()) {
     PrintError(io, "merge", summary.status().message());

@@ -758,9 +758,14 @@ Result<MergeSummary> Merger::Run() {
 }  // namespace
 
 Result<MergeSummary> Merge(const MergeOptions& options) {
+  return Merge(options, ListRecordings(options.dirs.empty() ? DefaultTraceDirs()
+                                                            : options.dirs));
+}
+
+Result<MergeSummary> Merge(const MergeOptions& options,
+                           const std::vector<Recording>& recordings) {
   const std::vector<std::string> dirs =
       options.dirs.empty() ? DefaultTraceDirs() : options.dirs;
-  const std::vector<Recording> recordings = ListRecordings(dirs);
   std::string places;
   for (const std::string& dir : dirs)
     places += (places.empty() ? "" : ", ") + dir;

@@ -76,6 +76,9 @@ struct MergeSummary {
 };
 
 Result<MergeSummary> Merge(const MergeOptions& options);
+// With what ListRecordings(options.dirs) gave.
+Result<MergeSummary> Merge(const MergeOptions& options,
+                           const std::vector<Recording>& recordings);
 
 }  // namespace ingero::merge
 
