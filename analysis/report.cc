@@ -932,6 +932,7 @@ class Builder {
       f.span += other.span;
       f.idle_at_least += other.idle_at_least;
       f.idle_at_most += other.idle_at_most;
+      f.known_busy += other.known_busy;
     }
     ProcessFacts facts;
     facts.process = f.process;
@@ -956,6 +957,11 @@ class Builder {
     report_.verdict = text + ". ";
     if (top)
       report_.verdict += top->claim;
+    else if (Ratio(f.idle_at_most, f.span) >= kPossibleLow &&
+             Ratio(f.known_busy, f.span) < kBacklogBusy)
+      report_.verdict +=
+          "No cause is known to have cost 1 % or more of the time, but for much "
+          "of it nobody asked whether the GPU had work.";
     else if (Ratio(f.idle_at_least, f.span) < kMediumShare)
       report_.verdict += "Healthy: no cause cost 1 % or more of the time.";
     else

@@ -9,6 +9,7 @@ is stored.
            that sleep (CASES 35)
   splits   the parts of each call's split sum to its duration
   again    a second merge changes nothing
+  demo     the demo's GPU was without work for at least as long as explain says
 
 The last line is "N passed, N failed, N skipped"."""
 
@@ -18,6 +19,7 @@ import collections
 import hashlib
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "truth"))
@@ -329,6 +331,27 @@ def check_again(rec, run):
     return f"{before[2]} rows unchanged"
 
 
+def check_demo(build):
+    """The demo prints how long the simulated GPU did not compute: explain's
+    lower bound may not lie above that, however busy this machine is."""
+    with RecordedRun(build) as run:
+        printed = run.record([run.build / "bin" / "starved_loader",
+                              "--steps", "30", "--passes", "10"])
+        planted = re.search(r"planted: in all .* without work +([0-9.]+) s",
+                            printed)
+        expect(planted, f"the demo does not say what it planted: {printed}")
+        lost = float(planted[1]) + 0.001  # as printed, and two clock readings
+        run.merge()
+        feeding = run.explain()["feeding"]
+        expect(len(feeding) == 1, f"{len(feeding)} programs with GPU work")
+        least, most = (feeding[0][f"idle_at_{x}_ns"] / 1e9
+                       for x in ("least", "most"))
+        expect(0 < least <= lost, f"idle at least {least:.4f} s, planted "
+               f"{planted[1]} s")
+        return (f"planted {planted[1]} s, explain says {least:.3f} to "
+                f"{most:.3f} s")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--build", type=pathlib.Path, required=True)
@@ -394,6 +417,7 @@ def main():
         raise wrong
 
     check("states", states_settled)
+    check("demo", check_demo, args.build)
     recorded("sleepers", ["--mode", "sleepers", "--calls", str(args.calls)],
              [("join", check_join), ("splits", check_splits)])
     print(f"{counts['passed']} passed, {counts['failed']} failed, "
