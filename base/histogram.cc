@@ -49,8 +49,9 @@ void Histogram::Merge(const Histogram& other) {
   count_ += other.count_;
 }
 
-uint64_t Histogram::Quantile(double q) const {
+uint64_t Histogram::Quantile(double q, uint64_t max) const {
   if (count_ == 0) return 0;
+  if (count_ == 1 && max != UINT64_MAX) return max;
   const double exact_rank =
       std::ceil(std::clamp(q, 0.0, 1.0) * static_cast<double>(count_));
   // Above 2^53 the double may exceed the count by its rounding.
@@ -61,9 +62,9 @@ uint64_t Histogram::Quantile(double q) const {
   uint64_t seen = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     seen += buckets_[i];
-    if (seen >= rank) return ValueOf(i);
+    if (seen >= rank) return std::min(ValueOf(i), max);
   }
-  return ValueOf(buckets_.size() - 1);
+  return std::min(ValueOf(buckets_.size() - 1), max);
 }
 
 std::string Histogram::Serialize() const {

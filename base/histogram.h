@@ -21,8 +21,10 @@ class Histogram {
   void Add(uint64_t value, uint64_t count = 1);
   void Merge(const Histogram& other);
   uint64_t count() const { return count_; }
-  // Value at quantile q in [0, 1]; 0 when empty.
-  uint64_t Quantile(double q) const;
+  // Value at quantile q in [0, 1]; 0 when empty. Not above `max`, for who
+  // knows the largest value (a bucket's midpoint can lie above all in it), and
+  // just that where it is the only one.
+  uint64_t Quantile(double q, uint64_t max = UINT64_MAX) const;
   std::string Serialize() const;
   static Result<Histogram> Parse(std::string_view bytes);
 

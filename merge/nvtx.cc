@@ -50,13 +50,9 @@ std::vector<NvtxSummary> SummarizeNvtx(const TraceReader& reader,
     s.count = t.count;
     s.total = ns(t.total);
     s.average = ns(t.total / t.count);
-    // A bucket's midpoint can lie above the largest value in it.
-    const auto quantile = [&](double q) {
-      return ns(std::min(t.histogram.Quantile(q), t.max));
-    };
-    s.p50 = quantile(0.50);
-    s.p95 = quantile(0.95);
-    s.p99 = quantile(0.99);
+    s.p50 = ns(t.histogram.Quantile(0.50, t.max));
+    s.p95 = ns(t.histogram.Quantile(0.95, t.max));
+    s.p99 = ns(t.histogram.Quantile(0.99, t.max));
     s.max = ns(t.max);
     out.push_back(std::move(s));
   }

@@ -701,14 +701,9 @@ Summaries TraceReader::Summarize(Interval window) const {
       op.count = t.calls;
       op.total = NsOf(t.total);
       op.average = t.calls == 0 ? Ns(0) : NsOf(t.total / t.calls);
-      // A bucket's midpoint can lie above the largest value in it.
-      const auto quantile = [&](double q) {
-        return NsOf(t.calls == 1 ? t.max
-                                 : std::min(t.histogram.Quantile(q), t.max));
-      };
-      op.p50 = quantile(0.50);
-      op.p95 = quantile(0.95);
-      op.p99 = quantile(0.99);
+      op.p50 = NsOf(t.histogram.Quantile(0.50, t.max));
+      op.p95 = NsOf(t.histogram.Quantile(0.95, t.max));
+      op.p99 = NsOf(t.histogram.Quantile(0.99, t.max));
       op.max = NsOf(t.max);
       op.first_uses = t.first_uses;
       op.first_use_time = NsOf(t.first_use_ns);

@@ -62,6 +62,21 @@ TEST(HistogramTest, QuantilesAreWithinOne64thOfTheExactOnes) {
   }
 }
 
+TEST(HistogramTest, QuantileIsNotAboveTheLargestValue) {
+  Histogram h;
+  h.Add(1025);  // of a bucket of 32 values
+  EXPECT_GT(h.Quantile(1), 1025u);
+  h.Add(1025);
+  EXPECT_EQ(h.Quantile(1, 1025), 1025u);
+}
+
+TEST(HistogramTest, QuantileOfOneValueIsThatValue) {
+  Histogram h;
+  h.Add(1055);
+  EXPECT_LT(h.Quantile(0.5), 1055u);
+  EXPECT_EQ(h.Quantile(0.5, 1055), 1055u);
+}
+
 TEST(HistogramTest, EmptyIsZero) {
   Histogram h;
   EXPECT_EQ(h.Quantile(0.5), 0u);

@@ -6,23 +6,17 @@ Prints what is not wrapped and why. Fails on anything else that is missing, on
 an argument of another kind, and where the wheels are missing (they are what
 cmake/fetch_cuda_headers.sh fetches, with exact versions).
 """
-import argparse
-import concurrent.futures
 import glob
 import os
 import re
 import subprocess
 import sys
-import tempfile
-import unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
-sys.path.insert(0, os.path.join(ROOT, "preload"))
-import gen_cuda_api as gen  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import wheels_case  # noqa: E402
+from wheels_case import OPTIONS, gen  # noqa: E402
 
-OPTIONS = None
-TABLE = os.path.join(ROOT, "preload/cuda_api.def")
-FETCH = os.path.join(ROOT, "cmake/fetch_cuda_headers.sh")
+FETCH = os.path.join(wheels_case.ROOT, "cmake/fetch_cuda_headers.sh")
 
 
 def differences(rows, sets, stubs):
@@ -75,23 +69,16 @@ def differences(rows, sets, stubs):
     return out
 
 
-class ApiCoverage(unittest.TestCase):
+class ApiCoverage(wheels_case.WheelsCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.wheels = gen.Wheels(OPTIONS.wheels, scratch.name)
-        with concurrent.futures.ThreadPoolExecutor(
-                len(os.sched_getaffinity(0))) as pool:
-            declared = list(pool.map(
-                lambda s: cls.wheels.declared(s[2]), cls.wheels.sets))
+        super().setUpClass()
         cls.sets = [(version, major, facts, gen.exported(library))
                     for (version, major, _, library), facts
-                    in zip(cls.wheels.sets, declared)]
+                    in zip(cls.wheels.sets, cls.declared)]
         cls.stubs = [(path, gen.exported(path)) for path in sorted(
             set(map(os.path.realpath, glob.glob(
                 "/usr/local/cuda*/**/stubs/libcuda.so", recursive=True))))]
-        cls.rows = gen.read_rows(TABLE)[1]
 
     def test_the_wheels_are_the_pinned_ones(self):
         pinned = subprocess.run([FETCH, "--list"], check=True, text=True,
@@ -102,8 +89,8 @@ class ApiCoverage(unittest.TestCase):
         self.assertEqual(sorted(p.replace("-", "_") for p in pinned), here)
 
     def test_every_function_has_a_row_of_its_shape(self):
-        self.assertEqual(differences(self.rows, self.sets, self.stubs), [])
-        print(f"\n{len(self.rows)} rows; not wrapped, of " + ", ".join(
+        self.assertEqual(differences(self.table, self.sets, self.stubs), [])
+        print(f"\n{len(self.table)} rows; not wrapped, of " + ", ".join(
             f"{v} ({len(e)} exported)" for v, _, _, e in self.sets) + ":")
         for name, why in gen.NOT_WRAPPED.items():
             where = [v for v, _, facts, exports in self.sets
@@ -115,7 +102,7 @@ class ApiCoverage(unittest.TestCase):
             "them"))
 
     def test_every_name_that_can_be_asked_for_by_version_is_known(self):
-        names = {name for macro, name, *_ in self.rows if macro == "DRIVER"}
+        names = {name for macro, name, *_ in self.table if macro == "DRIVER"}
         known = {gen.SUFFIX.sub("", n) for n in names}
         for version, _, include, _ in self.wheels.sets:
             asked = set()
@@ -130,7 +117,7 @@ class ApiCoverage(unittest.TestCase):
     def test_what_is_planted_is_found(self):
         def with_row(name, change):
             return differences(
-                [r for row in self.rows for r in
+                [r for row in self.table for r in
                  ([row] if row[1] != name else change(row))],
                 self.sets, self.stubs)
 
@@ -143,23 +130,15 @@ class ApiCoverage(unittest.TestCase):
                         lambda r: [(*r[:3], ("ptr", "i32"), r[4])])
         self.assertTrue(any("cuMemAlloc_v2 is" in d for d in kind))
         more = differences(
-            self.rows + [("DRIVER", "cuNoSuch", "i32", (), "")],
+            self.table + [("DRIVER", "cuNoSuch", "i32", (), "")],
             self.sets, self.stubs)
         self.assertEqual(
             more, ["driver: the row cuNoSuch is in no header or library"])
         new = differences(
-            self.rows, [(*self.sets[-1][:3], self.sets[-1][3] | {"cudaNew"})] +
+            self.table, [(*self.sets[-1][:3], self.sets[-1][3] | {"cudaNew"})] +
             self.sets[:-1], self.stubs)
         self.assertEqual(len(new), 1, new)
 
 
-def main():
-    global OPTIONS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--wheels", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    unittest.main(argv=sys.argv[:1] + rest, verbosity=2)
-
-
 if __name__ == "__main__":
-    main()
+    wheels_case.main()

@@ -6,21 +6,14 @@ Where the table reads memory, the headers must have that member at that offset;
 what a name or a type says must be recorded. The declared types come from the
 same wheels as in api_coverage_test.py.
 """
-import argparse
-import concurrent.futures
 import os
 import re
 import sys
-import tempfile
-import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "../../preload"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import api_words_test  # noqa: E402
-import gen_cuda_api as gen  # noqa: E402
-
-OPTIONS = None
+import wheels_case  # noqa: E402
+from wheels_case import gen  # noqa: E402
 
 EXTENT = {"width": 0, "height": 8, "depth": 16}
 
@@ -159,18 +152,11 @@ def listed(table, name):
     return any(re.fullmatch(pattern, base_of(name)) for pattern in table)
 
 
-class ApiMeaning(unittest.TestCase):
+class ApiMeaning(wheels_case.WheelsCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        cls.wheels = gen.Wheels(OPTIONS.wheels, scratch.name)
-        with concurrent.futures.ThreadPoolExecutor(
-                len(os.sched_getaffinity(0))) as pool:
-            cls.declared = list(pool.map(
-                lambda s: cls.wheels.declared(s[2]), cls.wheels.sets))
-        cls.rows = [api_words_test.Row(*row) for row in gen.read_rows(
-            os.path.join(HERE, "../../preload/cuda_api.def"))[1]]
+        super().setUpClass()
+        cls.rows = [api_words_test.Row(*row) for row in cls.table]
 
     def shapes(self):
         """(row, declared Function, set) for each declaration of its kinds."""
@@ -338,13 +324,5 @@ class ApiMeaning(unittest.TestCase):
         self.assertGreater(compared, 150)
 
 
-def main():
-    global OPTIONS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--wheels", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    unittest.main(argv=sys.argv[:1] + rest, verbosity=2)
-
-
 if __name__ == "__main__":
-    main()
+    wheels_case.main()
