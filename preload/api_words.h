@@ -35,7 +35,9 @@ typedef __u32 any_u32 __attribute__((may_alias));
 #define PART32(a, offset) part_of(&(a), offset, 4)
 #define GRID(p) grid_blocks(ok, p)
 #define SUM(p, n) sum_of(ok, p, n)
-#define VOLUMES(p, n, stride, offset) volumes_of(ok, p, n, stride, offset)
+#define VOLUME(p, from, to, offset) \
+	(FIELD(p, from) || FIELD(p, to) ? 0 : volume_at(ok, p, offset))
+#define VOLUMES(p, n, stride, from, to, offset) volumes_of(ok, p, n, stride, from, to, offset)
 #define FIRST(p, n, offset) ((n) ? FIELD(p, offset) : 0)
 #define PLACE(p, offset) place_of(ok, p, offset)
 #define PER_THREAD(s) ((s) ? (__u64)(uintptr_t)(s) : 2)
@@ -77,17 +79,23 @@ HELPER __u64 sum_of(bool ok, const void *p, __u64 n)
 	return sum;
 }
 
-/* Of `n` structs: three sizes at `offset` multiplied, and these added up. */
-HELPER __u64 volumes_of(bool ok, const void *p, __u64 n, unsigned stride, unsigned offset)
+HELPER __u64 volume_at(bool ok, const void *p, unsigned offset)
 {
+	return FIELD(p, offset) * FIELD(p, offset + 8) * FIELD(p, offset + 16);
+}
+
+/* Of `n` structs. One with an array leaves the sum unknown. */
+HELPER __u64 volumes_of(bool ok, const char *p, __u64 n, unsigned stride, unsigned from,
+			unsigned to, unsigned offset)
+{
+	const __u64 array = 2; /* cudaMemcpyOperandTypeArray */
 	__u64 sum = 0;
 
-	if (ok && p)
-		for (__u64 i = 0; i < n; i++) {
-			const any_u64 *d = (const void *)((const char *)p + i * stride + offset);
-
-			sum += d[0] * d[1] * d[2];
-		}
+	for (__u64 i = 0; ok && p && i < n; i++, p += stride) {
+		if (FIELD32(p, from) == array || FIELD32(p, to) == array)
+			return 0;
+		sum += volume_at(ok, p, offset);
+	}
 	return sum;
 }
 

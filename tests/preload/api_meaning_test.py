@@ -25,13 +25,14 @@ def extent_at(offset):
 DRIVER_3D = {32: "srcMemoryType", 40: "srcHost", 48: "srcDevice",
              120: "dstMemoryType", 128: "dstHost", 136: "dstDevice",
              176: "WidthInBytes", 184: "Height", 192: "Depth"}
+OPERANDS = {0: "src.type", 40: "dst.type", **extent_at(80)}
 # What the table means by an offset: type -> {offset: member}.
 MEMBERS = {
-    "cudaMemcpy3DParms": {32: "srcPtr.ptr", 96: "dstPtr.ptr", 152: "kind",
-                          **extent_at(128)},
-    "cudaMemcpy3DPeerParms": {32: "srcPtr.ptr", 104: "dstPtr.ptr",
-                              **extent_at(144)},
-    "cudaMemcpy3DBatchOp": extent_at(80),
+    "cudaMemcpy3DParms": {0: "srcArray", 32: "srcPtr.ptr", 64: "dstArray",
+                          96: "dstPtr.ptr", 152: "kind", **extent_at(128)},
+    "cudaMemcpy3DPeerParms": {0: "srcArray", 32: "srcPtr.ptr", 72: "dstArray",
+                              104: "dstPtr.ptr", **extent_at(144)},
+    "cudaMemcpy3DBatchOp": OPERANDS,
     "cudaPitchedPtr": {0: "ptr", 8: "pitch"},
     "cudaExtent": {at: name for name, at in EXTENT.items()},
     "cudaMemLocation": {4: "id"},
@@ -52,7 +53,7 @@ MEMBERS = {
     "CUDA_MEMCPY3D_v1_st": {16: "srcMemoryType", 80: "dstMemoryType",
                             128: "WidthInBytes", 132: "Height",
                             136: "Depth"},
-    "CUDA_MEMCPY3D_BATCH_OP_st": extent_at(80),
+    "CUDA_MEMCPY3D_BATCH_OP_st": OPERANDS,
     "CUmemAllocationProp_st": {8: "location.type", 12: "location.id"},
     "CUmemLocation_st": {4: "id"},
     "dim3": {0: "x", 4: "y", 8: "z"},
@@ -139,7 +140,7 @@ DIRECTIONS = {"HtoD": "H2D", "HtoA": "H2D", "DtoH": "D2H", "AtoH": "D2H",
               "DtoD": "D2D", "AtoD": "D2D", "DtoA": "D2D", "AtoA": "D2D"}
 
 READ = re.compile(
-    r"\b(OUT32|OUT|FIELD32|FIELD|FIRST|PART32|PART|GRID|SUM|VOLUMES|PLACE|"
+    r"\b(OUT32|OUT|FIELD32|FIELD|FIRST|PART32|PART|GRID|SUM|VOLUMES?|PLACE|"
     r"SPACES|PEER_SPACES|KERNEL_NAME|KERNEL_ALIAS|PROC_ADDRESS)"
     r"\(([^()]*)\)")
 
@@ -210,9 +211,11 @@ class ApiMeaning(wheels_case.WheelsCase):
                     at(0, 4, 8)
                 elif what == "SUM":
                     need(arg.target_bytes == 8)
-                elif what == "VOLUMES":
-                    need(arg.target_bytes == numbers[0])
-                    at(*(numbers[1] + i for i in (0, 8, 16)))
+                elif what in ("VOLUME", "VOLUMES"):
+                    size, source, target, offset = \
+                        [arg.target_bytes, *numbers][-4:]
+                    need(arg.target_bytes == size)
+                    at(source, target, *(offset + i for i in (0, 8, 16)))
                 elif what == "PLACE":
                     need(numbers[0] + 24 <= arg.target_bytes)
                     at(*(numbers[0] + i for i in (0, 8, 16)))
@@ -288,6 +291,10 @@ class ApiMeaning(wheels_case.WheelsCase):
             if row.cls in SIZED and "BYTES" not in words and \
                     not listed(NO_BYTES, row.name):
                 wrong.append(f"{row.name}: no BYTES")
+            # An extent of these is in elements where an array takes part.
+            if re.match(r"cudaMemcpy3D|cuMemcpy3D(Batch|With)", row.name) and \
+                    not re.match(r"VOLUMES?\(", words["BYTES"]):
+                wrong.append(f"{row.name}: BYTES may be elements")
             if row.cls == "LAUNCH" and row.words[0][0] != "KERNEL":
                 wrong.append(f"{row.name}: the kernel is not its first word")
             if row.cls in ("COPY", "COPY_ASYNC") and \

@@ -24,6 +24,8 @@ enum round {
   ROUNDS
 };
 
+// What the stand-in XORs into each word behind a pointer.
+static const uint64_t small_change = 0x5a5a5a5a00000000ULL;
 static int round_now;
 static int has_count;  // the row sums an array: its numbers are lengths
 static unsigned argument;
@@ -69,6 +71,14 @@ static void fill_ptr(ptr *p) {
     const uint32_t kind = (uint32_t)(next_random() >> 33) % 9 % 5;
 
     memcpy(at + i, &kind, sizeof(kind));
+  }
+  // Once no array where the structs of copies have theirs, once the kind of one,
+  // after the call.
+  for (unsigned i = 0; i < 80; i += 8) {
+    const uint64_t word = small_change ^ (round_now == SMALL ? 0 : 2);
+
+    if (round_now == SMALL || round_now == SMALL + 1)
+      memcpy(at + i, &word, sizeof(word));
   }
   argument++;
 }
@@ -157,8 +167,7 @@ int main(int argc, char **argv) {
   for (round_now = LARGE; round_now < ROUNDS; round_now++) {
     whole_api_answer(round_now != FAILING);
     // What the stand-in changes keeps the small values small.
-    whole_api_outputs(buffers, small() ? 0x5a5a5a5a00000000ULL
-                                       : 0x5a254b3c0f701661ULL);
+    whole_api_outputs(buffers, small() ? small_change : 0x5a254b3c0f701661ULL);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) all[i]();
   }
   if (fclose(calls) != 0) {

@@ -79,8 +79,9 @@ def split(text):
     return [part.strip() for part in out if part.strip()]
 
 
-def evaluate(text, args, ok):
-    """An expression of the table over the arguments of one call."""
+def evaluate(text, args, ok, arrays):
+    """An expression of the table over the arguments of one call. To `arrays`
+    is added whether a copy's extent is in elements of one."""
 
     def field(p, offset, bits=64):
         if not ok or p == 0:
@@ -98,15 +99,26 @@ def evaluate(text, args, ok):
         x, y, z = struct.unpack_from("<III", memory)
         return x * y * z
 
-    def volumes(p, n, stride, offset):
+    def volume(p, source, target, offset):
+        # Elements of an array are no bytes.
+        arrays.append(field(p, source) != 0 or field(p, target) != 0)
+        if not ok or p == 0 or arrays[-1]:
+            return 0
+        x, y, z = struct.unpack_from("<QQQ", p.memory, offset)
+        return x * y * z
+
+    def volumes(p, n, stride, source, target, offset):
         if not ok or p == 0:
             return 0
+        arrays.append(False)
         total = 0
         for i in range(n):
-            x, y, z = struct.unpack_from("<QQQ", p.memory,
-                                         i * stride + offset)
+            start = i * stride
+            arrays[-1] |= 2 in (field32(p, start + source),
+                                field32(p, start + target))
+            x, y, z = struct.unpack_from("<QQQ", p.memory, start + offset)
             total += x * y * z
-        return total
+        return 0 if arrays[-1] else total
 
     def place(p, offset):
         space = field32(p, offset)
@@ -136,7 +148,7 @@ def evaluate(text, args, ok):
         "GRID": grid,
         "SUM": lambda p, n: 0 if not ok or p == 0 else
                sum(struct.unpack_from(f"<{int(n)}Q", p.memory)),
-        "VOLUMES": volumes, "PLACE": place,
+        "VOLUME": volume, "VOLUMES": volumes, "PLACE": place,
         "PER_THREAD": lambda s: s or 2,
         "KIND": lambda k: KINDS.get(k & 0xffffffff, UNKNOWN),
         "SPACES": spaces, "PEER_SPACES": peer_spaces, "WIDE": Number,
@@ -213,14 +225,18 @@ class ApiWords(unittest.TestCase):
         self.assertEqual(len(stream.calls), len(calls))
         self.assertEqual({c[0] for c in calls}, {
             name for name, row in rows.items() if row.cls != "REGISTER"})
-        compared, wrong, seen = 0, [], set()
+        compared, wrong, seen, with_array = 0, [], set(), set()
         for (name, round_, status, args), got in zip(calls, stream.calls):
             row, ok = rows[name], status == 0
             args = [value if kind[0] == "s" else Value(value, memory)
                     for kind, (value, memory) in zip(row.args, args)]
             self.assertEqual(ok, round_ != FAILING, name)
-            want = {word: evaluate(e, args, ok) for word, e in row.words}
-            direction = evaluate(row.direction, args, ok)
+            arrays = []
+            want = {word: evaluate(e, args, ok, arrays)
+                    for word, e in row.words}
+            direction = evaluate(row.direction, args, ok, arrays)
+            with_array.update((name, a, want["BYTES"] != 0) for a in arrays
+                              if ok and round_ != NULLS)
             expected = (name, ids[row.cls], min(status, 0xffff), direction,
                         want)
             found = (got.name, got.cls, got.result, got.direction, got.words)
@@ -231,6 +247,13 @@ class ApiWords(unittest.TestCase):
                              f"{found}")
         self.assertEqual(wrong, [], "\n".join(wrong[:10]))
         self.assertGreater(compared, 20 * len(rows))
+        for name in {name for name, *_ in with_array}:
+            self.assertEqual({a for n, a, _ in with_array if n == name},
+                             {False, True}, name)
+        self.assertEqual({(a, known) for _, a, known in with_array} -
+                         {(False, False)},
+                         {(True, False), (False, True)} if with_array
+                         else set())
         return seen
 
     def test_driver(self):
