@@ -38,6 +38,7 @@ struct sent {
 	uint32_t busy;
 };
 static struct sent *sent;
+static uint32_t sent_is_gone;
 
 static void changed(void)
 {
@@ -247,6 +248,8 @@ void ingero_emit_all_coverage(struct thread_state *t)
 
 	if (!begin_sending())
 		return;
+	if (__atomic_exchange_n(&sent_is_gone, 0, __ATOMIC_ACQUIRE))
+		memset(sent, 0, offsetof(struct sent, busy));
 	dl_iterate_phdr(emit_library, t);
 	for (unsigned way = INGERO_WAY_LINKED; way < WAYS; way++) {
 		uint64_t count = __atomic_load_n(&way_counts[way], __ATOMIC_RELAXED);
@@ -267,6 +270,12 @@ void ingero_emit_all_coverage(struct thread_state *t)
 			     facts[i].text);
 	}
 	__atomic_store_n(&sent->busy, 0, __ATOMIC_RELEASE);
+}
+
+void ingero_resend_coverage(void)
+{
+	__atomic_store_n(&sent_is_gone, 1, __ATOMIC_RELEASE);
+	changed();
 }
 
 void ingero_emit_coverage(struct thread_state *t)

@@ -74,8 +74,10 @@ static struct entry *find_or_add(uint64_t kernel)
 		struct entry *bigger = plain_memory(size * sizeof(*bigger)), *old = table;
 		uint32_t old_size = table_size;
 
-		if (!bigger)
+		if (!bigger) {
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 			return NULL;
+		}
 		for (uint32_t k = 0; k < old_size; k++) {
 			if (!old[k].kernel)
 				continue;
@@ -111,8 +113,10 @@ static const char *keep(const char *name, size_t length)
 
 		arena = plain_memory(bytes);
 		arena_left = arena ? bytes : 0;
-		if (!arena)
+		if (!arena) {
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 			return NULL;
+		}
 	}
 	copy = arena;
 	memcpy(copy, name, length);
@@ -187,6 +191,7 @@ void ingero_kernel_registered(void *module, const void *host, const char *name)
 			void *bigger = plain_memory(size * sizeof(*modules));
 
 			if (!bigger) {
+				ingero_count_loss(INGERO_LOSS_NAMES, 1);
 				ingero_unlock();
 				return;
 			}
@@ -252,8 +257,10 @@ static bool add_to_set(uint64_t kernel)
 		size_t bytes = sizeof(*set) + size * sizeof(uint64_t);
 		struct kernel_set *bigger = ingero_wiped_memory(bytes);
 
-		if (!bigger)
+		if (!bigger) {
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 			return false;
+		}
 		bigger->size = size;
 		for (uint32_t k = 0; set && k < set->size; k++) {
 			if (!set->kernels[k])
@@ -331,6 +338,8 @@ unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel, uint32_t de
 		/* Its module may have gone meanwhile, and the text with it. */
 		ingero_lock();
 		now = name_length(kernel, &name);
+		if (now == NAME_BYTES_MAX && name[now])
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 		if (now)
 			memcpy(k + 1, name, now < length ? now : length);
 		ingero_unlock();
@@ -366,8 +375,9 @@ static void capture_stream(struct process *p, uint64_t stream, uint64_t origin)
 			p->captured[i] = (struct captured){ stream + 1, origin };
 			p->captures++;
 			tell_news();
-			break;
+			return;
 		}
+	ingero_count_loss(INGERO_LOSS_CAPTURES, 1);
 }
 
 void ingero_capture_begin(uint64_t stream)
@@ -415,6 +425,9 @@ void ingero_capture_event(uint64_t event, uint64_t stream)
 			break;
 	if (at == COUNT(p->captured_events) && origin)
 		at = p->next_captured_event++ % COUNT(p->captured_events);
+	if (at < COUNT(p->captured_events) && origin && p->captured_events[at].what &&
+	    p->captured_events[at].what != event + 1)
+		ingero_count_loss(INGERO_LOSS_CAPTURES, 1);
 	if (at < COUNT(p->captured_events))
 		p->captured_events[at] = (struct captured){ origin ? event + 1 : 0, origin };
 	ingero_unlock();

@@ -12,8 +12,8 @@
  *          push and pop lie in memory of their thread.
  * Fork:    names that were written and open ranges are wiped, registered
  *          strings and domains stay.
- * Limits:  NAMES distinct names, then "(more names)"; DEEP nested ranges per
- *          thread and OPEN started ones at once, the rest is not recorded.
+ * Limits:  NAMES distinct names of NAME_BYTES, then "(more names)"; DEEP nested
+ *          ranges per thread and OPEN started ones at once. The rest is counted.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -76,6 +76,8 @@ static struct text *keep_text(const char *bytes)
 		kept = (struct text *)memcpy(arena, bytes, n);
 		arena += n;
 		left -= n;
+	} else {
+		ingero_count_loss(INGERO_LOSS_NAMES, 1);
 	}
 	ingero_unlock();
 	return kept;
@@ -88,6 +90,8 @@ static const char *from_ascii(const char *from, char *to)
 
 	memcpy(to, from ? from : "", n);
 	to[n] = 0;
+	if (n == NAME_BYTES - 1 && from[n])
+		ingero_count_loss(INGERO_LOSS_NAMES, 1);
 	return to;
 }
 
@@ -115,6 +119,8 @@ static const char *from_wide(const wchar_t *from, char *to)
 		}
 	}
 	to[n] = 0;
+	if (from && *from)
+		ingero_count_loss(INGERO_LOSS_NAMES, 1);
 	return to;
 }
 
@@ -208,6 +214,7 @@ static uint32_t name_id(const char *text, bool *is_new)
 		if (__atomic_load_n(&nvtx->names, __ATOMIC_RELAXED) >= NAMES) {
 			*is_new = !__atomic_exchange_n(&nvtx->more_names_written, 1,
 						       __ATOMIC_RELAXED);
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 			return MORE_NAMES;
 		}
 		if (__atomic_compare_exchange_n(slot, &there, hash, false, __ATOMIC_RELAXED,
@@ -271,6 +278,8 @@ static void begin_range(struct open_range *range, const struct text *domain, con
 
 		memcpy(range->early, name, n);
 		range->early[n] = 0;
+		if (name[n])
+			ingero_count_loss(INGERO_LOSS_NAMES, 1);
 	}
 	range->start = ingero_ticks();
 }
@@ -306,6 +315,7 @@ static int push(const struct text *domain, const char *name)
 	int depth = 0;
 
 	if (r == &no_ranges || r->count == DEEP) {
+		ingero_count_loss(INGERO_LOSS_RANGES, 1);
 		r->beyond += r != &no_ranges;
 		return (int)(r->count + r->beyond);
 	}
@@ -358,7 +368,8 @@ static uint64_t start(const struct text *domain, const char *name)
 		__atomic_store_n(&s->id, id, __ATOMIC_RELEASE);
 		return id;
 	}
-	return n * OPEN + n % OPEN; /* too many at once: its end finds nothing */
+	ingero_count_loss(INGERO_LOSS_RANGES, 1);
+	return n * OPEN + n % OPEN; /* its end finds nothing */
 }
 
 static void end(uint64_t id)
@@ -387,98 +398,53 @@ static void mark(const struct text *domain, const char *name)
 
 /* ---- callbacks ----------------------------------------------------------- */
 
-#define NAMED(how) \
-	char buffer[NAME_BYTES]; \
-	const char *name = how(message, buffer)
+/* A callback that takes a message, in one of NVTX's forms. */
+#define WITH_NAME(result, callback, type, how, what) \
+	static result callback(type message) \
+	{ \
+		char buffer[NAME_BYTES]; \
+		const char *name = how(message, buffer); \
+		what; \
+	}
+#define IN_DOMAIN(result, callback, type, how, what) \
+	static result callback(const struct text *domain, type message) \
+	{ \
+		char buffer[NAME_BYTES]; \
+		const char *name = how(message, buffer); \
+		(void)domain; \
+		what; \
+	}
+#define ASCII const char *, from_ascii
+#define WIDE const wchar_t *, from_wide
+#define ATTRIBUTES const struct attributes *, from_attributes
+/* A form is two arguments. */
+#define FORM(kind, ...) kind(__VA_ARGS__)
 
-static int push_ascii(const char *message)
-{
-	NAMED(from_ascii);
-	return push(NULL, name);
-}
-static int push_wide(const wchar_t *message)
-{
-	NAMED(from_wide);
-	return push(NULL, name);
-}
-static int push_attributes(const struct attributes *message)
-{
-	NAMED(from_attributes);
-	return push(NULL, name);
-}
-static int domain_push(const struct text *domain, const struct attributes *message)
-{
-	NAMED(from_attributes);
-	return push(domain, name);
-}
+FORM(WITH_NAME, int, push_ascii, ASCII, return push(NULL, name))
+FORM(WITH_NAME, int, push_wide, WIDE, return push(NULL, name))
+FORM(WITH_NAME, int, push_attributes, ATTRIBUTES, return push(NULL, name))
+FORM(IN_DOMAIN, int, domain_push, ATTRIBUTES, return push(domain, name))
+FORM(WITH_NAME, uint64_t, start_ascii, ASCII, return start(NULL, name))
+FORM(WITH_NAME, uint64_t, start_wide, WIDE, return start(NULL, name))
+FORM(WITH_NAME, uint64_t, start_attributes, ATTRIBUTES, return start(NULL, name))
+FORM(IN_DOMAIN, uint64_t, domain_start, ATTRIBUTES, return start(domain, name))
+FORM(WITH_NAME, void, mark_ascii, ASCII, mark(NULL, name))
+FORM(WITH_NAME, void, mark_wide, WIDE, mark(NULL, name))
+FORM(WITH_NAME, void, mark_attributes, ATTRIBUTES, mark(NULL, name))
+FORM(IN_DOMAIN, void, domain_mark, ATTRIBUTES, mark(domain, name))
+FORM(WITH_NAME, struct text *, keep_ascii, ASCII, return keep_text(name))
+FORM(WITH_NAME, struct text *, keep_wide, WIDE, return keep_text(name))
+FORM(IN_DOMAIN, struct text *, register_ascii, ASCII, return keep_text(name))
+FORM(IN_DOMAIN, struct text *, register_wide, WIDE, return keep_text(name))
+
 static int pop_default(void)
 {
 	return pop(NULL);
-}
-static uint64_t start_ascii(const char *message)
-{
-	NAMED(from_ascii);
-	return start(NULL, name);
-}
-static uint64_t start_wide(const wchar_t *message)
-{
-	NAMED(from_wide);
-	return start(NULL, name);
-}
-static uint64_t start_attributes(const struct attributes *message)
-{
-	NAMED(from_attributes);
-	return start(NULL, name);
-}
-static uint64_t domain_start(const struct text *domain, const struct attributes *message)
-{
-	NAMED(from_attributes);
-	return start(domain, name);
 }
 static void domain_end(const struct text *domain, uint64_t id)
 {
 	(void)domain;
 	end(id);
-}
-static void mark_ascii(const char *message)
-{
-	NAMED(from_ascii);
-	mark(NULL, name);
-}
-static void mark_wide(const wchar_t *message)
-{
-	NAMED(from_wide);
-	mark(NULL, name);
-}
-static void mark_attributes(const struct attributes *message)
-{
-	NAMED(from_attributes);
-	mark(NULL, name);
-}
-static void domain_mark(const struct text *domain, const struct attributes *message)
-{
-	NAMED(from_attributes);
-	mark(domain, name);
-}
-static struct text *keep_ascii(const char *message)
-{
-	NAMED(from_ascii);
-	return keep_text(name);
-}
-static struct text *keep_wide(const wchar_t *message)
-{
-	NAMED(from_wide);
-	return keep_text(name);
-}
-static struct text *register_ascii(const struct text *domain, const char *message)
-{
-	(void)domain;
-	return keep_ascii(message);
-}
-static struct text *register_wide(const struct text *domain, const wchar_t *message)
-{
-	(void)domain;
-	return keep_wide(message);
 }
 
 /* Numbers of NVTX 3's function tables; what is not here stays a no-op. */

@@ -696,7 +696,7 @@ static enum begun begin_session(struct process *p)
 	p->ino = st.st_ino;
 	fill_header(h);
 	h->calls_skipped = p->early_skips;
-	h->lost[INGERO_LOSS_NO_SLOT] = p->early_losses;
+	memcpy(h->lost, p->early_lost, sizeof(h->lost));
 	__atomic_store_n(&h->magic, INGERO_MAGIC_CUDA, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->header, h, __ATOMIC_RELEASE);
 	return RUNS;

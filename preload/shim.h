@@ -141,7 +141,7 @@ struct process {
 	unsigned char *pool; /* unused thread states */
 	uint32_t pool_left;
 	uint64_t early_skips; /* left out before there was a header */
-	uint64_t early_losses; /* lost before */
+	uint64_t early_lost[INGERO_LOSS_MAX]; /* lost before */
 	uint64_t last_knot_ticks, first_knot_ticks, first_knot_ns;
 	uint64_t cold_interval_ticks;
 	uint32_t knots;
@@ -224,6 +224,8 @@ COLD void *ingero_library_dlsym(void *handle, const char *name, const char *vers
 
 /* coverage.c: what was not written yet, where anything changed */
 void ingero_emit_coverage(struct thread_state *t);
+/* What was written is gone: all is due again. */
+void ingero_resend_coverage(void);
 
 /* kernels.c */
 COLD unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel, uint32_t depth);

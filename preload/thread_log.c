@@ -58,11 +58,9 @@ void ingero_unlock(void)
 void ingero_count_loss(enum ingero_loss loss, uint64_t count)
 {
 	struct ingero_stream_header *header = ingero_process->header;
+	uint64_t *lost = header ? (uint64_t *)header->lost : ingero_process->early_lost;
 
-	if (header)
-		__atomic_fetch_add(&header->lost[loss], count, __ATOMIC_RELAXED);
-	else
-		__atomic_fetch_add(&ingero_process->early_losses, count, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&lost[loss], count, __ATOMIC_RELAXED);
 }
 
 void ingero_fold_skipped(struct thread_state *t)
@@ -141,15 +139,22 @@ static void reset_slot(struct thread_state *t, uint64_t now)
 	ingero_commit(t);
 }
 
+static bool is_name(unsigned kind)
+{
+	return kind == INGERO_RECORD_NAME || kind == INGERO_RECORD_KERNEL ||
+	       kind == INGERO_RECORD_NVTX_NAME;
+}
+
 /*
- * Nowhere to write to: the slot's calls and clock samples go, what describes
- * others (names, kernels, threads, the process, losses) stays. Returns the
- * calls dropped; earlier LOSS records of the slot are folded into *loss.
+ * Nowhere to write to: the slot's calls, ranges and clock samples go, what
+ * describes others (names, kernels, threads, the process, losses) stays, and
+ * coverage is due again. Returns the calls dropped; earlier LOSS records of the
+ * slot are folded into *loss.
  */
 static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *loss)
 {
 	uint32_t end = t->pos, to = 0;
-	uint64_t calls = 0;
+	uint64_t calls = 0, names = 0, ranges = 0;
 
 	t->sequence++;
 	t->pos = 0;
@@ -168,15 +173,24 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 				loss->first_ticks = old->first_ticks;
 		} else if (r->kind == INGERO_RECORD_CALL) {
 			calls++;
-		} else if (r->kind != INGERO_RECORD_KNOT && r->kind != INGERO_RECORD_SELF &&
-			   r->kind != INGERO_RECORD_COVERAGE) {
+		} else if (r->kind == INGERO_RECORD_NVTX) {
+			ranges++;
+		} else if (r->kind == INGERO_RECORD_COVERAGE) {
+			ingero_resend_coverage();
+		} else if (r->kind != INGERO_RECORD_KNOT && r->kind != INGERO_RECORD_SELF) {
+			names += is_name(r->kind);
 			memmove(t->records + to, r, size);
 			to += size;
 		}
 	}
 	loss->count += calls;
-	if (to > SLOT_BYTES / 2)
-		to = 0; /* names fill half the slot: give them up, too */
+	if (ranges)
+		ingero_count_loss(INGERO_LOSS_RANGES, ranges);
+	if (to > SLOT_BYTES / 2) {
+		/* Names fill half the slot: give them up, too. */
+		ingero_count_loss(INGERO_LOSS_NAMES, names);
+		to = 0;
+	}
 	t->pos = to;
 	ingero_commit(t);
 	return calls;

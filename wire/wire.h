@@ -84,6 +84,18 @@ enum ingero_clock {
 	  "a function was called through a pointer that was resolved before the shim saw it")        \
 	X(LOSS_RING_OVERWRITTEN, 5, "ring-overwritten", 1,                                           \
 	  "INGERO_BUFFER=ring kept only the newest data, as asked")                                  \
+	X(LOSS_NAMES, 6, "names-dropped", 2,                                                         \
+	  "names of functions, kernels or ranges were cut or given up (too long, too many, or no "   \
+	  "space or memory); what they name is recorded without")                                    \
+	X(LOSS_RANGES, 7, "ranges-dropped", 2,                                                       \
+	  "NVTX ranges were not recorded: over 64 within each other, over 1,024 at once by start "   \
+	  "and end, or no space or memory")                                                          \
+	X(LOSS_CAPTURES, 8, "captures-dropped", 2,                                                   \
+	  "more streams or events were captured at once than ingero follows (32, 64); some "         \
+	  "captured calls are shown as executed")                                                    \
+	X(LOSS_DELETED, 9, "stream-deleted", 2,                                                      \
+	  "a process's trace file was deleted while it ran; the count is its 64 KiB blocks, of up "  \
+	  "to 2,700 calls each")                                                                     \
 	X(LOSS_SWITCH_RING_FULL, 16, "switch-ring-full", 2,                                          \
 	  "context switches came faster than ingero-kprobe could read; use a larger --buffer")       \
 	X(LOSS_TASK_RING_FULL, 17, "task-ring-full", 2,                                              \

@@ -17,7 +17,8 @@ import tempfile
 import unittest
 
 OPTIONS = None
-IDS = {1: "write-failed", 2: "no-slot", 3: "reentrant"}
+IDS = {1: "write-failed", 2: "no-slot", 3: "reentrant", 6: "names-dropped",
+       7: "ranges-dropped", 8: "captures-dropped", 9: "stream-deleted"}
 
 
 class LossesTest(unittest.TestCase):
@@ -101,6 +102,30 @@ class LossesTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
         stream = self.check("write-failed")
         self.assertGreater(len(stream.calls), 5000)
+
+    def test_names_that_are_too_long(self):
+        self.record("kernels", 9, 20000)
+        stream = self.check("names-dropped")
+        self.assertEqual(stream.lost, {6: 9})
+        self.assertEqual({len(n) for n in stream.kernels.values()}, {16384})
+
+    def test_names_without_space(self):
+        self.record("kernels", 300, 5000, file_bytes=3 << 16)
+        stream = self.check("write-failed", "names-dropped")
+        self.assertGreaterEqual(len(stream.kernels) + stream.lost[6], 300)
+
+    def test_ranges_within_too_many(self):
+        client = os.path.join(os.path.dirname(OPTIONS.client),
+                              "nvtx_client_stand_in")
+        self.env["NVTX_INJECTION64_PATH"] = OPTIONS.shim
+        subprocess.run([client], stdout=subprocess.PIPE, check=True,
+                       env={**self.env, "LD_PRELOAD": OPTIONS.shim})
+        # One of the two is a forked child.
+        child = min(read_stream.load_folder(self.trace),
+                    key=lambda s: len(s.calls))
+        os.unlink(child.path)
+        stream = self.check("ranges-dropped")
+        self.assertEqual(stream.lost, {7: 37})  # 1 and 100 open, 64 kept
 
     def test_recording_that_began_late(self):
         self.record("late_start", 700)

@@ -275,7 +275,7 @@ class ApiWords(unittest.TestCase):
     def test_runtime_13(self):
         self.compare_group(13)
 
-    def captured(self, program):
+    def captured(self, program, lost=()):
         """Bytes of each cudaMemsetAsync -> was it marked as captured?"""
         library = f"{OPTIONS.lib}/whole_api_lib_13/libcudart.so.13"
         before = f"""
@@ -290,6 +290,7 @@ def work(n, stream):
         with tempfile.TemporaryDirectory() as folder:
             stream = self.record([sys.executable, "-c", before + program], 13,
                                  folder)
+        self.assertEqual(stream.lost, dict(lost))
         return {c.words["BYTES"]: bool(c.flags & 2) for c in stream.calls
                 if c.name == "cudaMemsetAsync"}
 
@@ -310,6 +311,16 @@ work(4, a)
 end(901)  # invalidated: the capture is over
 work(5, a)
 """), {1: False, 2: True, 3: True, 4: True, 5: False})
+
+    def test_captures_beyond_those_followed_are_counted(self):
+        self.assertEqual(self.captured("""
+for i in range(34):
+    rt.cudaStreamBeginCapture(ctypes.c_void_p(0x100 + i), 0)
+work(1, ctypes.c_void_p(0x100))
+work(2, ctypes.c_void_p(0x100 + 33))
+for i in range(66):
+    rt.cudaEventRecord(ctypes.c_void_p(0x900 + i), ctypes.c_void_p(0x100))
+""", {8: 2 + 2}), {1: True, 2: False})
 
     def test_streams_join_a_capture_through_events(self):
         self.assertEqual(self.captured("""
