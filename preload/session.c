@@ -655,7 +655,8 @@ static bool will_pass(long error)
 
 enum begun { NOT_BEGUN = 0, RUNS = 1, FAILED = 2 };
 
-static enum begun begin_session(struct process *p)
+/* `again`: in the same folder, and without a word if that cannot be. */
+static enum begun begin_session(struct process *p, bool again)
 {
 	struct folder folder;
 	struct text t = { p->path, p->path + sizeof(p->path), false };
@@ -664,7 +665,15 @@ static enum begun begin_session(struct process *p)
 	int fd;
 
 	choose_folder(&folder);
+	if (again) {
+		const size_t n = (size_t)(strrchr(p->path, '/') - p->path);
+
+		memcpy(folder.path, p->path, n);
+		folder.path[n] = 0;
+	}
 	if (!make_folder(&folder)) {
+		if (again)
+			return FAILED;
 		ingero_complain(folder.path, "cannot use this folder (missing, a link or "
 					     "another user's); set INGERO_DIR");
 		return FAILED;
@@ -677,6 +686,8 @@ static enum begun begin_session(struct process *p)
 	add(&t, ".ingero");
 	fd = t.full ? -ENAMETOOLONG : sys_open(p->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0) {
+		if (again)
+			return FAILED;
 		ingero_complain(p->path, reason(fd));
 		return will_pass(fd) ? NOT_BEGUN : FAILED;
 	}
@@ -684,7 +695,8 @@ static enum begun begin_session(struct process *p)
 	    ingero_reserve_space(fd, 0, INGERO_BLOCK_BYTES))
 		h = sys_mmap(INGERO_BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (!h) {
-		ingero_complain(folder.path, reason(-ENOSPC));
+		if (!again)
+			ingero_complain(folder.path, reason(-ENOSPC));
 		SYS4(SYS_unlink, p->path, 0, 0, 0);
 		sys_close(fd);
 		return NOT_BEGUN;
@@ -692,13 +704,14 @@ static enum begun begin_session(struct process *p)
 	if (folder.uid >= 0)
 		SYS4(SYS_fchown, fd, folder.uid, folder.gid, 0);
 	sys_close(fd);
-	p->dev = st.st_dev;
-	p->ino = st.st_ino;
 	fill_header(h);
 	h->calls_skipped = p->early_skips;
 	memcpy(h->lost, p->early_lost, sizeof(h->lost));
 	__atomic_store_n(&h->magic, INGERO_MAGIC_CUDA, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->header, h, __ATOMIC_RELEASE);
+	p->dev = st.st_dev;
+	/* Last: who can open the file finds its header and session. */
+	__atomic_store_n(&p->ino, st.st_ino, __ATOMIC_RELEASE);
 	return RUNS;
 }
 
@@ -713,10 +726,78 @@ bool ingero_session_begin(struct thread_state *t)
 	ingero_lock();
 	if (!p->begun) {
 		__atomic_store_n(&p->session, ++sessions, __ATOMIC_RELAXED);
-		p->begun = begin_session(p);
+		p->begun = begin_session(p, false);
 	}
 	ingero_unlock();
 	return p->begun == RUNS;
+}
+
+/*
+ * Whether the file was unlinked, wherever its path may lead now (another root,
+ * a folder that was moved): what the kernel says of its mapping. A line of the
+ * list of mappings begins with the address and ends with the path.
+ */
+static bool is_deleted(const void *mapping)
+{
+	static const char mark[] = " (deleted)";
+	char chunk[4096], end[sizeof(mark) - 1] = "";
+	uint64_t address = 0;
+	bool in_address = true, deleted = false;
+	int fd = sys_open("/proc/self/maps", O_RDONLY, 0);
+	long n;
+
+	while (fd >= 0 && !deleted && (n = sys_read(fd, chunk, sizeof(chunk))) > 0)
+		for (long i = 0; i < n && !deleted; i++) {
+			const char c = chunk[i];
+
+			if (c == '\n') {
+				deleted = address == (uintptr_t)mapping &&
+					  memcmp(end, mark, sizeof(end)) == 0;
+				address = 0;
+				in_address = true;
+				continue;
+			}
+			in_address = in_address && c != '-';
+			if (in_address)
+				address = address << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+			memmove(end, end + 1, sizeof(end) - 1);
+			end[sizeof(end) - 1] = c;
+		}
+	if (fd >= 0)
+		sys_close(fd);
+	return deleted;
+}
+
+/*
+ * At exit, where the stream was deleted while the process ran: one that says so,
+ * in the same place, with all that was counted as lost. Threads that still run
+ * keep their slots in the deleted file (write_block). False: nothing to do, or
+ * it cannot be done.
+ */
+static bool begin_anew(struct process *p)
+{
+	struct ingero_stream_header *old = p->header;
+	int fd = ingero_stream_open();
+	enum begun begun;
+
+	if (fd >= 0)
+		sys_close(fd);
+	if (fd >= 0 || !is_deleted(old))
+		return false;
+	ingero_lock();
+	memcpy(p->early_lost, old->lost, sizeof(old->lost));
+	p->early_lost[INGERO_LOSS_DELETED] += old->blocks_reserved - 1;
+	p->early_skips = old->calls_skipped;
+	__atomic_store_n(&p->session, ++sessions, __ATOMIC_RELEASE);
+	p->knots = 0;
+	p->first_knot_ticks = 0;
+	for (unsigned row = 0; row < ROWS_MAX; row++)
+		if (p->mode[row] == CALL_RECORD)
+			p->mode[row] = CALL_UNSEEN;
+	begun = begin_session(p, true);
+	ingero_unlock();
+	ingero_resend_coverage();
+	return begun == RUNS;
 }
 
 /* ---- facts about the process --------------------------------------------- */
@@ -878,7 +959,12 @@ __attribute__((destructor)) static void at_exit(void)
 	if (!p->header || ingero_tls.busy)
 		return;
 	ingero_tls.busy++;
-	if (t->slot && t->open) {
+	if (begin_anew(p)) {
+		t = ingero_attach_anew();
+		if (t)
+			call_open(t);
+	}
+	if (t && t->slot && t->open) {
 		call_close(t);
 		ingero_knot(t);
 		ingero_emit_all_coverage(t); /* libraries come without a change */

@@ -190,6 +190,8 @@ void ingero_record_end(struct thread_state *t, uint64_t signals);
 void ingero_count_loss(enum ingero_loss loss, uint64_t count);
 void ingero_fold_skipped(struct thread_state *t);
 void ingero_retire_all(void);
+/* This thread's new state, or NULL, after the session has begun anew. */
+struct thread_state *ingero_attach_anew(void);
 
 /* resolver.c */
 enum { CELL_CALLERS = 2 }; /* modules; others are looked up */

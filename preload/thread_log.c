@@ -102,6 +102,10 @@ static bool write_block(struct thread_state *t, uint64_t now)
 
 	if (fd < 0)
 		return false;
+	if (t->session != __atomic_load_n(&ingero_process->session, __ATOMIC_RELAXED)) {
+		sys_close(fd); /* its slot is of a stream that was deleted */
+		return false;
+	}
 	number = __atomic_fetch_add(&ingero_process->header->blocks_reserved, 1,
 				    __ATOMIC_RELAXED);
 	offset = number * INGERO_BLOCK_BYTES;
@@ -454,6 +458,7 @@ static struct thread_state *attach_quietly(void)
 {
 	struct thread_state *t = claim_state();
 	uint64_t begin = ingero_ticks();
+	uint32_t session;
 
 	if (!t) {
 		ingero_complain("a thread's state", "no memory that is wiped by fork");
@@ -462,11 +467,20 @@ static struct thread_state *attach_quietly(void)
 	t->depth = 0;
 	memset(t->seen, 0, sizeof(t->seen));
 	t->first_inside = false;
-	if (!ingero_session_begin(t) || (!t->slot && !map_slot(t))) {
+	if (!ingero_session_begin(t)) {
 		release_state(t);
 		return NULL;
 	}
-	t->session = __atomic_load_n(&ingero_process->session, __ATOMIC_RELAXED);
+	session = __atomic_load_n(&ingero_process->session, __ATOMIC_RELAXED);
+	if (t->slot && t->session != session) {
+		t->slot = NULL; /* of a deleted stream; stays mapped */
+		t->cursor = t->first_ticks = 0;
+	}
+	if (!t->slot && !map_slot(t)) {
+		release_state(t);
+		return NULL;
+	}
+	t->session = session;
 	t->slot->tid = t->tid;
 	t->slot->state = INGERO_SLOT_OWNED;
 	memset(t->slot->inflight, 0, sizeof(t->slot->inflight));
@@ -480,6 +494,12 @@ static struct thread_state *attach_quietly(void)
 	ingero_tls.state = t;
 	arm_destructor(t);
 	return t;
+}
+
+struct thread_state *ingero_attach_anew(void)
+{
+	ingero_tls.state = &no_slot;
+	return attach();
 }
 
 /* ---- the slow ways into and out of a call -------------------------------- */

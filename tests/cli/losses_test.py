@@ -141,12 +141,27 @@ class LossesTest(unittest.TestCase):
         self.check("reentrant")
 
     def test_deleted_folder(self):
-        # The file is gone, and with it what it counted: merge says that there
-        # is nothing.
-        self.record("trouble", 3000, "deleted")
-        merged = self.ingero("merge")
-        self.assertEqual(merged.returncode, 1)
-        self.assertIn("nothing to merge", merged.stderr)
+        # The file is gone; what was lost is in a new one, made at exit.
+        done = self.record("trouble", 3000, "deleted")
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (0, "done\n", ""))
+        stream = self.check("write-failed", "no-slot", "stream-deleted")
+        self.assertGreaterEqual(stream.lost[9], 2)  # a slot, and written ones
+        # Only what a library calls at its own end.
+        self.assertLess(len(stream.calls), 10)
+        self.assertEqual(stream.exited, 1)
+        self.assertIsNotNone(stream.process)
+        self.assertGreater(len(stream.coverage), 0)
+        self.assertEqual(os.stat(self.trace).st_mode & 0o777, 0o700)
+
+    def test_folder_that_was_moved_is_not_deleted(self):
+        done = self.record("trouble", 3000, "moved")
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (0, "done\n", ""))
+        self.assertFalse(os.path.exists(self.trace))
+        stream, = read_stream.load_folder(self.trace + "-moved")
+        self.assertEqual(stream.exited, 1)
+        self.assertEqual(set(stream.lost), {1, 2})
 
 
 if __name__ == "__main__":

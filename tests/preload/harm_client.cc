@@ -480,6 +480,9 @@ void StartTrouble(const std::string& how) {
   } else if (how == "deleted") {
     const std::string dir = getenv("INGERO_DIR");
     EXPECT(system(("rm -r '" + dir + "'").c_str()) == 0);
+  } else if (how == "moved") {
+    const std::string dir = getenv("INGERO_DIR");
+    EXPECT(rename(dir.c_str(), (dir + "-moved").c_str()) == 0);
   } else if (how == "closed") {
     // As daemons do; what comes next gets these numbers.
     for (int fd = 0; fd < 64; ++fd) close(fd);
