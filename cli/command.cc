@@ -20,6 +20,7 @@ constexpr Command kCommands[] = {
      RunExplain},
     {"stats", "count and time CUDA calls; say what was seen of them",
      RunStats},
+    {"query", "ask a store in SQL", RunQuery},
     {"list", "list the recordings and whether they are merged", RunList},
     {"dump", "print every event of a store or of a stream file", RunDump},
     {"check", "try what recording needs on this machine", RunCheck},

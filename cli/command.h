@@ -38,6 +38,7 @@ int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
 int RunStats(const Args& args, const Io& io);
 int RunList(const Args& args, const Io& io);
+int RunQuery(const Args& args, const Io& io);
 int RunCheck(const Args& args, const Io& io);
 int RunDump(const Args& args, const Io& io);
 

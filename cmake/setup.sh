@@ -32,6 +32,7 @@ packages=(
   libgmock-dev
   libgtest-dev
   liblmdb-dev
+  libsqlite3-dev
   libzstd-dev
   nlohmann-json3-dev
 )

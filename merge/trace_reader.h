@@ -101,6 +101,7 @@ class TraceReader : public analysis::ReportSource,
   std::unique_ptr<RowCursor> Cursor(const TableSchema& schema,
                                     std::span<const BlockRef> blocks,
                                     Interval window) const;
+  uint64_t unreadable_blocks() const { return unreadable_; }  // so far
   void NoteUnreadable(const RowCursor& cursor) const {
     unreadable_ += cursor.damaged().size();
   }
