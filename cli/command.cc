@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"stats", "count and time CUDA calls; say what was seen of them",
      RunStats},
     {"query", "ask a store in SQL", RunQuery},
+    {"mcp", "serve a store to an LLM (Model Context Protocol)", RunMcp},
     {"list", "list the recordings and whether they are merged", RunList},
     {"dump", "print every event of a store or of a stream file", RunDump},
     {"check", "try what recording needs on this machine", RunCheck},

@@ -39,6 +39,7 @@ int RunExplain(const Args& args, const Io& io);
 int RunStats(const Args& args, const Io& io);
 int RunList(const Args& args, const Io& io);
 int RunQuery(const Args& args, const Io& io);
+int RunMcp(const Args& args, const Io& io);
 int RunCheck(const Args& args, const Io& io);
 int RunDump(const Args& args, const Io& io);
 

@@ -33,6 +33,7 @@ struct Cursor : sqlite3_vtab_cursor {
 // What xBestIndex hands to xFilter: a letter for each argument, upper case
 // where the bound itself belongs to the window.
 enum Use : char {
+  kAtTime = 'e',
   kFromTime = 'f', kFromTimeInclusive = 'F',
   kToTime = 't', kToTimeInclusive = 'T',
   kFromAt = 'a', kToAt = 'b',
@@ -77,6 +78,9 @@ int BestIndex(sqlite3_vtab* base, sqlite3_index_info* info) {
     if (c.iColumn == table.time || c.iColumn == table.at) {
       const bool at = c.iColumn == table.at;
       switch (c.op) {
+        case SQLITE_INDEX_CONSTRAINT_EQ:
+          if (!at) use = kAtTime;
+          break;
         case SQLITE_INDEX_CONSTRAINT_GT:
           use = at ? kFromAt : kFromTime;
           break;
@@ -154,6 +158,12 @@ int FilterRows(sqlite3_vtab_cursor* base, int, const char* uses, int argc,
     if (type == SQLITE_INTEGER) whole = sqlite3_value_int64(argv[i]);
     if (type == SQLITE_FLOAT) whole = Ceil(real);
     switch (uses[i]) {
+      case kAtTime:
+        if (type == SQLITE_INTEGER && *whole < kMax) {
+          begin = std::max(begin, *whole);
+          end = std::min(end, *whole + 1);
+        }
+        break;
       case kFromTime:
       case kFromTimeInclusive:
         if (whole) begin = std::max(begin, *whole);

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`ingero mcp` with the official Python SDK as its client, and an investigation
+of the kept H200 recording by its tools: what starved the GPU, which process,
+what a fix would save, against what the recording's page says.
+
+  mcp_sdk_test.py --ingero I --store FOLDER --sdk FOLDER
+
+Installs the SDK into --sdk; where it can't be had, it says so and ends with 77.
+"""
+import argparse
+import asyncio
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+SDK = "mcp>=1.8,<2"
+
+
+def get_sdk(folder):
+    sys.path.insert(0, folder)
+    try:
+        import mcp  # noqa: F401
+        return ""
+    except ImportError:
+        pass
+    if sys.version_info < (3, 10):
+        return "the SDK needs Python 3.10 or later"
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet",
+                           "--disable-pip-version-check", "--target", folder,
+                           SDK], capture_output=True, text=True)
+    if done.returncode != 0:
+        return "pip could not install it: " + done.stderr.strip()[-200:]
+    importlib.invalidate_caches()
+    try:
+        import mcp  # noqa: F401
+    except ImportError as e:
+        return f"it was installed but cannot be imported: {e}"
+    return ""
+
+
+def page_says(store):
+    """Epoch time, time lost and cause of each phase in README.md's table."""
+    rows = {}
+    with open(os.path.join(store, "README.md")) as f:
+        for line in f:
+            row = re.match(r"\| ([^|]+?) \| ([\d.]+) s[^|]*\| [^|]*\| "
+                           r"`([a-z-]+)` \| ([\d.]+) s", line)
+            if row:
+                rows[row[1]] = (float(row[2]), row[3], float(row[4]))
+    windows = {}
+    with open(os.path.join(store, "README.md")) as f:
+        for name, begin, end in re.findall(
+                r"### ([^:]+): `--from ([\d.]+)s --to ([\d.]+)s`", f.read()):
+            windows[name] = (begin, end)
+    return rows, windows
+
+
+async def investigate(options):
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+    server = StdioServerParameters(command=options.ingero,
+                                   args=["mcp", "--db", options.store])
+    async with stdio_client(server) as (read, write):
+        async with ClientSession(read, write) as session:
+            info = await session.initialize()
+            assert info.serverInfo.name == "ingero", info
+            tools = {t.name: t for t in (await session.list_tools()).tools}
+            for name, arguments in {
+                    **{t: {} for t in tools}, "run_sql": {"sql": "SELECT 1 AS x"},
+                    "compare_traces": {"other_db": options.store},
+                    "get_timeline": {"pid": 2912, "limit": 5}}.items():
+                result = await session.call_tool(name, arguments)
+                assert not result.isError, (name, result)
+                assert result.structuredContent, name
+            result = await session.call_tool("run_sql", {"sql": "SELECT nope"})
+            assert result.isError
+            for resource in (await session.list_resources()).resources:
+                assert (await session.read_resource(resource.uri)).contents
+            prompts = (await session.list_prompts()).prompts
+            text = (await session.get_prompt(prompts[0].name, {
+                "question": "why?"})).messages[0].content.text
+            assert "get_recording_health" in text
+            await session.send_ping()
+
+            async def ask(tool, **arguments):
+                result = await session.call_tool(tool, arguments)
+                assert not result.isError, result
+                return result.structuredContent
+
+            rows, windows = page_says(options.store)
+            assert len(rows) == 3 and len(windows) == 3, (rows, windows)
+            health = await ask("get_recording_health")
+            assert health["trace"]["complete"], health
+            for (phase, (seconds, cause, lost)), (begin, end) in zip(
+                    rows.items(), windows.values()):
+                part = {"from": begin + "s", "to": end + "s"}
+                # What starved it?
+                first = (await ask("get_causal_chains", **part))["findings"][0]
+                assert first["cause"] == cause, (phase, first)
+                assert abs(first["lost_ns"] / 1e9 - lost) < 0.06 * lost, first
+                # Proved by its own sum over the path: whose time was it?
+                sql = ("SELECT thread_pid, thread_name, sum(ns) AS ns FROM path "
+                       f"WHERE at_s >= {begin} AND at_s < {end} AND known = 1 "
+                       "GROUP BY thread_pid ORDER BY ns DESC")
+                who = (await ask("run_sql", sql=sql))["rows"]
+                if cause == "loader-cpu-bound":
+                    assert who[0]["thread_name"] == "pt_data_worker", who
+                else:
+                    assert who[0]["thread_pid"] == 2912, who
+                # What would a fix save at most?
+                gain = max(r["gain_ns"] for r in first["recommendations"])
+                assert gain <= first["lost_ns"] <= seconds * 1e9, first
+            print(f"ok: {len(tools)} tools, {len(rows)} phases as the page says")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("ingero", "store", "sdk"):
+        parser.add_argument("--" + name, required=True)
+    options = parser.parse_args()
+    why = get_sdk(options.sdk)
+    if why:
+        print("SKIP: no MCP SDK: " + why)
+        return 77
+    asyncio.run(investigate(options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
