@@ -7,9 +7,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "cli/command.h"
+#ifdef INGERO_HAVE_HTTP
+#include "cli/mcp/http.h"
+#endif
 #include "cli/mcp/protocol.h"
 #include "cli/mcp/tools.h"
 #include "cli/options.h"
@@ -19,12 +23,14 @@ namespace {
 
 constexpr const char* kHelp =
     "Serve a store to an LLM, by the Model Context Protocol on stdin and\n"
-    "stdout. A client starts it; by hand it only waits for JSON.\n";
+    "stdout, or over HTTP. A client starts it; by hand it only waits for JSON.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  ingero mcp --db run1.store\n"
     "  ingero mcp                  the newest store, at each question\n"
+    "  ingero mcp --http 127.0.0.1:8080\n"
+    "  INGERO_MCP_TOKEN=... ingero mcp --http 0.0.0.0:8080\n"
     "\n"
     "In a client's configuration:\n"
     "  {\"mcpServers\": {\"ingero\": {\"command\": \"ingero\",\n"
@@ -108,21 +114,59 @@ void ReadLines(Output& output,
     line(pending);
 }
 
+#ifdef INGERO_HAVE_HTTP
+int RunHttp(const std::string& db, const std::string& where, const Io& io) {
+  auto address = mcp::ParseHttpAddress(where);
+  if (!address.ok())
+    return UsageError(io, "mcp", "--http: " + address.status().message());
+  const char* set = std::getenv("INGERO_MCP_TOKEN");
+  const std::string token = set == nullptr ? "" : set;
+  if (token.empty() && !address->loopback())
+    return UsageError(io, "mcp",
+                      "--http: " + address->host +
+                          " can be reached from other machines; set "
+                          "INGERO_MCP_TOKEN to a secret that clients send as "
+                          "'Authorization: Bearer ...', or use 127.0.0.1");
+  const mcp::Offer offer = mcp::MakeOffer(db);
+  const Status status =
+      mcp::ServeHttp(offer, *address, token, [&](const std::string& url) {
+        Write(io.err, "serving " + url + "\n");
+        std::fflush(io.err);
+      });
+  if (status.ok()) return kDone;
+  PrintError(io, "mcp", status.message());
+  return kFailed;
+}
+#else
+int RunHttp(const std::string&, const std::string&, const Io& io) {
+  PrintError(io, "mcp",
+             "--http: this build lacks it; install libcpp-httplib-dev and "
+             "build again");
+  return kFailed;
+}
+#endif
+
 }  // namespace
 
 int RunMcp(const Args& args, const Io& io) {
-  std::string db;
+  std::string db, http;
   CLI::App app(kHelp, "ingero mcp");
   app.footer(kExamples);
   app.add_option("--db", db, "Store to serve. Default: the newest")
       ->type_name("PATH");
+  app.add_option("--http", http,
+                 "Serve over HTTP at this address instead of\n"
+                 "stdin; beyond this machine only with a token\n"
+                 "in INGERO_MCP_TOKEN")
+      ->type_name("HOST:PORT");
   if (auto status = Parse(app, args, io)) return *status;
+  std::signal(SIGPIPE, SIG_IGN);
+  if (!http.empty()) return RunHttp(db, http, io);
   if (isatty(STDIN_FILENO) == 1)
     PrintError(io, "mcp",
                "waiting for JSON-RPC on standard input; an MCP client starts "
                "this command (Ctrl-D ends it)");
 
-  std::signal(SIGPIPE, SIG_IGN);
   Output output(STDOUT_FILENO);
   const mcp::Offer offer = mcp::MakeOffer(db);
   {

@@ -28,6 +28,7 @@ packages=(
   libbpf-dev
   libcli11-dev
   libconcurrentqueue-dev
+  libcpp-httplib-dev
   libfmt-dev
   libgmock-dev
   libgtest-dev

@@ -154,6 +154,12 @@ Session::~Session() {
   worker_.join();
 }
 
+void Session::CancelAll() {
+  const std::lock_guard lock(mutex_);
+  waiting_.clear();
+  if (running_ != nullptr) running_->cancelled = true;
+}
+
 void Session::Send(const Json& message) {
   const std::lock_guard lock(send_mutex_);
   // ASCII only: what a terminal or a log could take for more than text, and

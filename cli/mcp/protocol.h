@@ -75,6 +75,8 @@ class Session {
   void Receive(std::string_view text);
   // For a text that is no message at all.
   void Refuse(const std::string& why);
+  // Ends what runs and drops what waits; none of it is answered.
+  void CancelAll();
   // True when all that was received is answered; waits at most that long.
   bool WaitIdle(std::chrono::milliseconds most);
 

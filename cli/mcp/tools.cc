@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -72,6 +73,8 @@ Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path) {
 class Served {
  public:
   explicit Served(std::string db) : db_(std::move(db)) {}
+  // Held while it is asked: sessions of HTTP have threads of their own.
+  std::mutex& mutex() { return mutex_; }
   Result<Trace*> Open() {
     std::string path = db_;
     if (path.empty()) {
@@ -90,6 +93,7 @@ class Served {
 
  private:
   std::string db_;
+  std::mutex mutex_;
   std::unique_ptr<Trace> trace_;
   FileIdentity opened_;
 };
@@ -568,6 +572,7 @@ std::string Document(const char* begin, const char* end) {
 }
 
 std::string SqlSchema(Served* served) {
+  const std::lock_guard lock(served->mutex());
   auto trace = served->Open();
   if (!trace.ok()) throw std::runtime_error(trace.status().message());
   std::string text;
@@ -635,6 +640,7 @@ Offer MakeOffer(const std::string& db) {
                         const char* description, Json input, auto* function) {
     return Tool{name, title, description, std::move(input),
                 [served, function](const Json& arguments, Running* running) {
+                  const std::lock_guard lock(served->mutex());
                   return function(served.get(), arguments, running);
                 }};
   };
@@ -694,6 +700,7 @@ Offer MakeOffer(const std::string& db) {
       {"ingero://report", "Report", "What `ingero explain` prints",
        "text/plain",
        [served] {
+         const std::lock_guard lock(served->mutex());
          auto asked = Ask(served.get(), Json::object());
          if (!asked.ok()) throw std::runtime_error(asked.status().message());
          TextOptions text;

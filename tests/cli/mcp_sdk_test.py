@@ -10,6 +10,7 @@ Installs the SDK into --sdk; where it can't be had, it says so and ends with 77.
 """
 import argparse
 import asyncio
+import contextlib
 import importlib
 import os
 import re
@@ -58,12 +59,33 @@ def page_says(store):
     return rows, windows
 
 
-async def investigate(options):
-    from mcp import ClientSession, StdioServerParameters
+def over_stdio(options):
+    from mcp import StdioServerParameters
     from mcp.client.stdio import stdio_client
-    server = StdioServerParameters(command=options.ingero,
-                                   args=["mcp", "--db", options.store])
-    async with stdio_client(server) as (read, write):
+    return stdio_client(StdioServerParameters(
+        command=options.ingero, args=["mcp", "--db", options.store]))
+
+
+@contextlib.asynccontextmanager
+async def over_http(options):
+    from mcp.client.streamable_http import streamablehttp_client
+    server = subprocess.Popen(
+        [options.ingero, "mcp", "--db", options.store, "--http",
+         "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+    try:
+        url = server.stderr.readline().split()[-1]
+        if not url.startswith("http"):
+            raise RuntimeError("it does not serve: " + url)
+        async with streamablehttp_client(url) as (read, write, _):
+            yield read, write
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0
+
+
+async def investigate(options, transport):
+    from mcp import ClientSession
+    async with transport(options) as (read, write):
         async with ClientSession(read, write) as session:
             info = await session.initialize()
             assert info.serverInfo.name == "ingero", info
@@ -120,12 +142,16 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("ingero", "store", "sdk"):
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("--http", action="store_true",
+                        help="also over HTTP")
     options = parser.parse_args()
     why = get_sdk(options.sdk)
     if why:
         print("SKIP: no MCP SDK: " + why)
         return 77
-    asyncio.run(investigate(options))
+    asyncio.run(investigate(options, over_stdio))
+    if options.http:
+        asyncio.run(investigate(options, over_http))
     return 0
 
 

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mcp/http.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/file.h"
+
+namespace ingero::cli::mcp {
+namespace {
+
+constexpr size_t kMaxMessageBytes = 64u << 20;
+constexpr size_t kMaxSessions = 32;
+constexpr const char* kSessionHeader = "Mcp-Session-Id";
+
+bool IsLoopbackName(std::string_view host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "::1" ||
+         host == "[::1]";
+}
+
+// "http://localhost:3000" -> "localhost"; "[::1]:80" -> "[::1]".
+std::string_view HostOf(std::string_view text) {
+  if (const size_t scheme = text.find("://"); scheme != text.npos)
+    text.remove_prefix(scheme + 3);
+  if (text.starts_with('['))
+    return text.substr(0, std::min(text.find(']') + 1, text.size()));
+  return text.substr(0, std::min(text.find(':'), text.size()));
+}
+
+// Takes as long for a right beginning as for a wrong one.
+bool SameSecret(std::string_view a, std::string_view b) {
+  unsigned char different = a.size() != b.size();
+  for (size_t i = 0; i < a.size(); ++i)
+    different |= static_cast<unsigned char>(a[i] ^ b[i % std::max<size_t>(
+                                                       b.size(), 1)]);
+  return different == 0;
+}
+
+std::string RandomId() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return "";
+  std::string id;
+  for (const unsigned char b : bytes) id += fmt::format("{:02x}", b);
+  return id;
+}
+
+// A session, and the requests of HTTP that wait for its answers.
+class HttpSession {
+ public:
+  explicit HttpSession(const Offer& offer)
+      : session_(offer, [this](const std::string& text) { Deliver(text); }) {}
+
+  // The answer to a request; "" where there is none (it was cancelled).
+  std::string Ask(const std::string& text, const std::string& id) {
+    std::future<std::string> answer;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_.contains(id))
+        return R"({"jsonrpc":"2.0","id":null,"error":{"code":-32600,)"
+               R"("message":"a request with this id runs already"}})";
+      answer = waiting_[id].get_future();
+    }
+    session_.Receive(text);
+    // Cancelled ones are never answered: look now and then.
+    while (answer.wait_for(std::chrono::milliseconds(100)) !=
+           std::future_status::ready) {
+      if (!session_.WaitIdle(std::chrono::milliseconds(0))) continue;
+      if (answer.wait_for(std::chrono::milliseconds(50)) ==
+          std::future_status::ready)
+        break;
+      const std::lock_guard lock(mutex_);
+      waiting_.erase(id);
+      return "";
+    }
+    return answer.get();
+  }
+  void Tell(const std::string& text) { session_.Receive(text); }
+  void CancelAll() { session_.CancelAll(); }
+
+ private:
+  void Deliver(const std::string& text) {
+    const Json message = Json::parse(text, nullptr, false);
+    if (!message.is_object() || !message.contains("id")) return;  // progress
+    const std::lock_guard lock(mutex_);
+    const auto it = waiting_.find(message["id"].dump());
+    if (it == waiting_.end()) return;
+    it->second.set_value(text);
+    waiting_.erase(it);
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::promise<std::string>> waiting_;  // by id
+  Session session_;  // last: its thread ends before the rest goes
+};
+
+class HttpServer {
+ public:
+  HttpServer(const Offer& offer, const HttpAddress& address,
+             const std::string& token)
+      : offer_(offer), address_(address), token_(token) {
+    server_.set_payload_max_length(kMaxMessageBytes);
+    // Not SO_REUSEPORT, its default: two servers would share a port.
+    server_.set_socket_options([](socket_t fd) {
+      const int yes = 1;
+      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          return Admit(request, &response)
+                     ? httplib::Server::HandlerResponse::Unhandled
+                     : httplib::Server::HandlerResponse::Handled;
+        });
+    server_.Post("/mcp", [this](const httplib::Request& request,
+                                httplib::Response& response) {
+      Post(request, &response);
+    });
+    server_.Get("/mcp", [](const httplib::Request&,
+                           httplib::Response& response) {
+      Say(&response, 405, "nothing is sent unasked; use POST");
+      response.set_header("Allow", "POST, DELETE");
+    });
+    server_.Delete("/mcp", [this](const httplib::Request& request,
+                                  httplib::Response& response) {
+      const std::lock_guard lock(mutex_);
+      response.status =
+          sessions_.erase(request.get_header_value(kSessionHeader)) > 0 ? 204
+                                                                       : 404;
+    });
+  }
+
+  Status Run(const std::function<void(const std::string&)>& ready) {
+    std::string host = address_.host;
+    if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+    int port = address_.port;
+    errno = 0;
+    if (port == 0)
+      port = server_.bind_to_any_port(host);
+    else if (!server_.bind_to_port(host, port))
+      port = -1;
+    if (port <= 0)
+      return Status::Errno(
+          fmt::format("listening on {}:{} (another program there? choose "
+                      "another port)",
+                      address_.host, address_.port),
+          errno != 0 ? errno : EADDRNOTAVAIL);
+
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    const Fd signals(signalfd(-1, &set, SFD_CLOEXEC));
+    std::thread listener([this] { server_.listen_after_bind(); });
+    ready(fmt::format("http://{}:{}/mcp", address_.host, port));
+    pollfd fd{signals.get(), POLLIN, 0};
+    while (poll(&fd, 1, -1) < 0 && errno == EINTR) continue;
+    {
+      // What runs is cancelled, so that those who wait for it return.
+      const std::lock_guard lock(mutex_);
+      for (auto& [id, session] : sessions_) session.first->CancelAll();
+    }
+    server_.stop();
+    listener.join();
+    return {};
+  }
+
+ private:
+  static void Say(httplib::Response* response, int status,
+                  const std::string& what) {
+    response->status = status;
+    response->set_content(what + "\n", "text/plain");
+  }
+
+  bool Admit(const httplib::Request& request, httplib::Response* response) {
+    const std::string origin = request.get_header_value("Origin");
+    if (!origin.empty() && !IsLoopbackName(HostOf(origin)) &&
+        HostOf(origin) != address_.host) {
+      Say(response, 403, "pages of other origins may not ask here");
+      return false;
+    }
+    const std::string host = request.get_header_value("Host");
+    if (address_.loopback() && !IsLoopbackName(HostOf(host))) {
+      Say(response, 403, "asked under a name that is not this machine's");
+      return false;
+    }
+    if (!token_.empty() &&
+        !SameSecret(request.get_header_value("Authorization"),
+                    "Bearer " + token_)) {
+      Say(response, 401, "a bearer token is needed");
+      response->set_header("WWW-Authenticate", "Bearer");
+      return false;
+    }
+    if (request.path != "/mcp") {
+      Say(response, 404, "the server is at /mcp");
+      return false;
+    }
+    return true;
+  }
+
+  void Post(const httplib::Request& request, httplib::Response* response) {
+    const Json message = Json::parse(request.body, nullptr, false);
+    const std::string asked = request.get_header_value(kSessionHeader);
+    std::shared_ptr<HttpSession> session;
+    if (message.is_object() && message.contains("id") &&
+        message.contains("method") && message["method"] == "initialize") {
+      const std::string id = RandomId();
+      session = std::make_shared<HttpSession>(offer_);
+      response->set_header(kSessionHeader, id);
+      const std::lock_guard lock(mutex_);
+      // The one that began first makes room.
+      if (sessions_.size() >= kMaxSessions)
+        sessions_.erase(std::min_element(
+            sessions_.begin(), sessions_.end(), [](auto& a, auto& b) {
+              return a.second.second < b.second.second;
+            }));
+      sessions_[id] = {session, ++begun_};
+    } else {
+      const std::lock_guard lock(mutex_);
+      const auto it = sessions_.find(asked);
+      if (it == sessions_.end()) {
+        if (asked.empty())
+          Say(response, 400, "initialize first, then send Mcp-Session-Id");
+        else
+          Say(response, 404, "no such session; initialize again");
+        return;
+      }
+      session = it->second.first;
+    }
+    std::string answer;
+    if (message.is_array() && !message.empty()) {  // a batch (2025-03-26)
+      for (const Json& one : message)
+        if (const std::string text = Ask(session.get(), one, one.dump());
+            !text.empty())
+          answer += (answer.empty() ? "[" : ",") + text;
+      if (!answer.empty()) answer += "]";
+    } else {
+      answer = Ask(session.get(), message, request.body);
+    }
+    if (answer.empty())
+      response->status = 202;
+    else
+      response->set_content(answer, "application/json");
+  }
+
+  // "" for what is not answered: a notification, or a request that was
+  // cancelled. What is no message gets its error without an id.
+  static std::string Ask(HttpSession* session, const Json& message,
+                         const std::string& text) {
+    const bool object = message.is_object();
+    if (object && message.contains("method") && !message.contains("id")) {
+      session->Tell(text);
+      return "";
+    }
+    const bool has_id = object && message.contains("id") &&
+                        (message["id"].is_string() ||
+                         message["id"].is_number_integer());
+    return session->Ask(text, has_id ? message["id"].dump() : "null");
+  }
+
+  const Offer& offer_;
+  const HttpAddress address_;
+  const std::string token_;
+  httplib::Server server_;
+  std::mutex mutex_;
+  std::map<std::string, std::pair<std::shared_ptr<HttpSession>, uint64_t>>
+      sessions_;
+  uint64_t begun_ = 0;
+};
+
+}  // namespace
+
+bool HttpAddress::loopback() const {
+  return IsLoopbackName(host) || host.starts_with("127.");
+}
+
+Result<HttpAddress> ParseHttpAddress(std::string_view text) {
+  HttpAddress address;
+  const size_t colon = text.rfind(':');
+  address.host = text.substr(0, colon);
+  const std::string_view port =
+      colon == text.npos ? "" : text.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (address.host.empty() || port.empty() || error != std::errc() ||
+      end != port.data() + port.size() || address.port < 0 ||
+      address.port > 65535)
+    return Status::Error("'" + std::string(text) +
+                         "' is not an address; write for example "
+                         "127.0.0.1:8080 or [::1]:0");
+  return address;
+}
+
+Status ServeHttp(const Offer& offer, const HttpAddress& address,
+                 const std::string& token,
+                 const std::function<void(const std::string& url)>& ready) {
+  return HttpServer(offer, address, token).Run(ready);
+}
+
+}  // namespace ingero::cli::mcp
