@@ -109,7 +109,15 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
     "id of the nearest cgroup above that has a quota; 0 = none",             \
     "id of a cgroup with or below a quota; text: its path")                  \
   X(kThrottleClock, 30, "cgroup.throttle_clock",                             \
-    "enum ingero_throttle_clock", "")
+    "enum ingero_throttle_clock", "")                                        \
+  X(kCpuIrqNs, 31, "cpu.irq", "ns", "cpu; part of cpu.busy")                 \
+  X(kCpuSoftirqNs, 32, "cpu.softirq", "ns", "cpu; part of cpu.busy")         \
+  X(kMemoryStalls, 33, "memory.stalls_recorded",                             \
+    "bit mask: enum ingero_task_event of the stalls that are recorded", "")  \
+  X(kGpuXid, 34, "gpu.xid", "number of an error that the NVIDIA driver "     \
+    "logged just now", "text: the line of the kernel log")                     \
+  X(kAllocationsSeen, 35, "ingero.allocations_seen", "count",                \
+    "cpu; with --pages raw: allocations that the BPF program saw")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,
@@ -139,6 +147,19 @@ inline constexpr Column kColumns[] = {{"mono_ns", kDelta},
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{5, "knots", kColumns, false};
 }  // namespace knot_table
+
+// Allocations of pages, each of its own: only of `ingero-kprobe --pages raw`.
+// owner = cpu. Sorted by time.
+namespace allocation_table {
+enum Col : size_t { kT, kTid, kTgid, kOrder, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"tid", kDelta},  // 0: idle task, in an
+                                                        // interrupt
+                                      {"tgid", kDelta},
+                                      {"order", kPlain}};  // 2^order pages
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{6, "allocations", kColumns, false};
+}  // namespace allocation_table
 
 // ---- written by merge ---------------------------------------------------
 
@@ -287,7 +308,8 @@ inline constexpr TableSchema kSchema{23, "nvtx", kColumns, true};
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
-    &knot_table::kSchema,     &call_table::kSchema,
+    &knot_table::kSchema,     &allocation_table::kSchema,
+    &call_table::kSchema,
     &path_table::kSchema,     &feed_table::kSchema,
     &split_table::kSchema,    &keyframe_table::kSchema,
     &sched_summary_table::kSchema, &op_summary_table::kSchema,

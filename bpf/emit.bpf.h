@@ -25,24 +25,26 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile struct ingero_probe_config config SEC(".rodata.config");
 
+enum stall { STALL_RECLAIM, STALL_COMPACTION, STALL_KINDS };
+
 /* Per thread. Zero on creation. */
 struct ingero_task_state {
 	u64 wake_ns;
 	u32 waker_tid;
 	u32 waker_tgid;
 	u16 wake_flags;	  /* INGERO_WAKE_* */
-	u8 left_runnable; /* last switch-out: preempted or yielded */
-	u8 has_faults;	  /* min_flt, maj_flt and stime_ns are valid */
-	u32 pages;
-	u32 large_allocs;
-	u32 flushed; /* part of pages that PAGES events told already */
-	u64 min_flt;
-	u64 maj_flt;
-	u64 stime_ns;
+	u8 left_runnable; /* off the CPU: preempted or yielded */
+	u8 kept;	  /* `counts` holds what no record has told yet */
+	u32 reserved;
 	/* When it became runnable: its cgroup's runqueue, 0 = not looked at, and
 	 * what throttled_ns() said of that. */
 	u64 throttle_rq;
 	u64 throttle_base_ns;
+	struct ingero_counts counts;
+	/* By enum stall: since when it is in one, 0 = it is not; what no event
+	 * has told yet. */
+	u64 stall_begin_ns[STALL_KINDS];
+	u64 stall_ns[STALL_KINDS];
 };
 
 struct {

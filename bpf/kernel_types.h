@@ -108,6 +108,7 @@ struct cfs_rq___task {
 };
 
 struct sched_entity {
+	struct sched_entity *parent; /* NULL in the root group */
 	struct cfs_rq *cfs_rq;
 };
 

@@ -12,6 +12,8 @@ ingero_bpf_\name\()_end:
 
 	.section .rodata
 	object sched, "sched.bpf.o"
+	object waking_count, "waking_count.bpf.o"
+	object waking_hot, "waking_hot.bpf.o"
 	object process, "process.bpf.o"
 	object memory, "memory.bpf.o"
 

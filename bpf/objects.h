@@ -8,6 +8,9 @@ extern "C" {
 #endif
 
 extern const unsigned char ingero_bpf_sched[], ingero_bpf_sched_end[];
+extern const unsigned char ingero_bpf_waking_count[];
+extern const unsigned char ingero_bpf_waking_count_end[];
+extern const unsigned char ingero_bpf_waking_hot[], ingero_bpf_waking_hot_end[];
 extern const unsigned char ingero_bpf_process[], ingero_bpf_process_end[];
 extern const unsigned char ingero_bpf_memory[], ingero_bpf_memory_end[];
 

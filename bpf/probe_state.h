@@ -14,6 +14,7 @@ enum ingero_cpu_loss {
 	INGERO_CPU_LOST_SWITCH, /* LOSS_SWITCH_RING_FULL */
 	INGERO_CPU_LOST_TASK,	/* LOSS_TASK_RING_FULL */
 	INGERO_CPU_LOST_STORAGE, /* LOSS_TASK_STORAGE */
+	INGERO_CPU_LOST_PAGES, /* LOSS_PAGE_RING_FULL */
 	INGERO_CPU_LOST_MAX
 };
 
@@ -28,12 +29,33 @@ struct ingero_loss_counter {
 	__u64 reported;
 };
 
-/* One CPU's counters: 256 bytes, so that no two CPUs share a cache line. */
+/* What a thread's next switch-out will tell. */
+struct ingero_counts {
+	__u32 pages;
+	__u32 large_allocs;
+	__u32 flushed; /* part of pages that PAGES events told already */
+	__u32 has_faults; /* what follows is valid: values when it came */
+	__u64 min_flt;
+	__u64 maj_flt;
+	__u64 stime_ns;
+};
+
+/*
+ * One CPU's counters: 256 bytes, so that no two CPUs share a cache line.
+ *
+ * The counts of the running thread lie here and not in its task storage: a
+ * look-up of that is the dearest part of a switch, and a thread that goes to
+ * sleep needs none.
+ */
 struct ingero_cpu_state {
 	__u64 switches_seen; /* recorded + lost = seen */
 	__u64 tasks_seen;    /* task events, likewise */
+	__u64 pages_seen;    /* allocations, likewise; with raw_pages */
+	/* The task_struct that the last switch here brought; 0 = none yet. */
+	__u64 running;
+	struct ingero_counts counts; /* of `running` */
 	struct ingero_loss_counter lost[INGERO_CPU_LOST_MAX];
-	__u64 reserved[18];
+	__u64 reserved[7];
 };
 INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
 
@@ -59,9 +81,19 @@ struct ingero_probe_config {
 	/* 6.8: mark_victim passes the task, earlier its pid. */
 	__u32 victim_is_task;
 	__u32 throttle_clock; /* enum ingero_throttle_clock */
+	/*
+	 * A thread's stime still grows after sched_switch by what it did before:
+	 * with nohz_full CPUs, whose kernel time is measured and not sampled.
+	 */
+	__u32 late_stime;
+	/* Each allocation is a record of its own, besides being counted. */
+	__u32 raw_pages;
 };
 
 /* A thread whose pages reach this is flushed without waiting for a switch. */
 #define INGERO_PAGES_FLUSH 4096
+
+/* A thread's reclaim, or compaction, is told once this much is untold. */
+#define INGERO_STALL_TOLD_NS 100000
 
 #endif /* INGERO_BPF_PROBE_STATE_H */

@@ -10,13 +10,10 @@
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_task_newtask, struct task_struct *task)
 {
-	struct ingero_task_state *s;
 	struct ingero_ring_task *e;
 
-	s = bpf_task_storage_get(&task_states, task, 0,
-				 BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (s)
-		s->has_faults = 1; /* they begin at 0 */
+	bpf_task_storage_get(&task_states, task, 0,
+			     BPF_LOCAL_STORAGE_GET_F_CREATE);
 	e = reserve_task_event();
 	if (!e)
 		return 0;

@@ -5,68 +5,13 @@
  * Budget: on_sched_switch and on_sched_waking together at most 1.6x of a bare
  * 48-byte ring record per switch (bench/kernel_bench.cc).
  */
-#include "emit.bpf.h"
+#include "waking.bpf.h"
 
 static __always_inline u32 task_state(struct task_struct *task)
 {
 	if (bpf_core_field_exists(struct task_struct___state, __state))
 		return ((struct task_struct___state *)task)->__state;
 	return ((struct task_struct___old_state *)task)->state;
-}
-
-/*
- * ns for which the cgroup's threads on this CPU have been out of quota so far,
- * the current stretch included; it grows only while they are. READ(pointer,
- * member): how memory is read, since a pointer that a map kept is a number to
- * the verifier.
- */
-#define THROTTLED_NS(cfs_rq, READ) ({					      \
-	struct rq *rq = READ(cfs_rq, rq);				      \
-	u64 sum = 0, since = 0, clock = 0;				      \
-									      \
-	if (config.throttle_clock == INGERO_THROTTLE_SELF) {		      \
-		struct cfs_rq___self *q = (void *)(cfs_rq);		      \
-									      \
-		sum = READ(q, throttled_clock_self_time);		      \
-		since = READ(q, throttled_clock_self);			      \
-		if (since)						      \
-			clock = READ(rq, clock);			      \
-	} else if (config.throttle_clock == INGERO_THROTTLE_PELT) {	      \
-		struct cfs_rq___pelt *q = (void *)(cfs_rq);		      \
-									      \
-		sum = READ(q, throttled_clock_pelt_time);		      \
-		if (READ(q, throttle_count)) {				      \
-			since = READ(q, throttled_clock_pelt);		      \
-			clock = READ(rq, clock_pelt) -			      \
-				READ(rq, lost_idle_time);		      \
-		}							      \
-	} else if (config.throttle_clock == INGERO_THROTTLE_TASK) {	      \
-		struct cfs_rq___task *q = (void *)(cfs_rq);		      \
-									      \
-		sum = READ(q, throttled_clock_task_time);		      \
-		if (READ(q, throttle_count)) {				      \
-			since = READ(q, throttled_clock_task);		      \
-			clock = READ(rq, clock_task);			      \
-		}							      \
-	}								      \
-	clock > since ? sum + (clock - since) : sum;			      \
-})
-#define READ_TYPED(pointer, member) ((pointer)->member)
-#define READ_NUMBER(pointer, member) BPF_CORE_READ(pointer, member)
-
-/* `task` becomes runnable: from now on throttled time is its. */
-static __always_inline void note_throttle(struct ingero_task_state *s,
-					  struct task_struct *task)
-{
-	struct cfs_rq *queue;
-
-	s->throttle_rq = 0;
-	if (config.throttle_clock == INGERO_THROTTLE_NONE ||
-	    task->prio < MAX_RT_PRIO)
-		return;
-	queue = task->se.cfs_rq;
-	s->throttle_base_ns = THROTTLED_NS(queue, READ_TYPED);
-	s->throttle_rq = (u64)queue;
 }
 
 /* Of the time since note_throttle(), what the quota took. */
@@ -136,22 +81,58 @@ static __always_inline void fill_prev(struct ingero_ring_switch *e,
 	e->prev_arg1 = regs->si;
 }
 
+static __always_inline void take_kept(struct ingero_counts *counts,
+				      struct ingero_task_state *s)
+{
+	*counts = s->counts;
+	__builtin_memset(&s->counts, 0, sizeof(s->counts));
+	s->kept = 0;
+}
+
+static __always_inline void note_faults(struct ingero_counts *counts,
+					struct task_struct *task)
+{
+	counts->has_faults = task->pid != 0;
+	counts->min_flt = task->min_flt;
+	counts->maj_flt = task->maj_flt;
+	counts->stime_ns = task->stime;
+}
+
+/* `next` comes; s: its storage, or NULL. */
+static __always_inline void begin_counts(struct ingero_counts *counts,
+					 struct task_struct *next,
+					 struct ingero_task_state *s)
+{
+	if (s && s->kept) {
+		take_kept(counts, s);
+		if (counts->has_faults)
+			return;
+	} else {
+		counts->pages = 0;
+		counts->large_allocs = 0;
+		counts->flushed = 0;
+	}
+	note_faults(counts, next);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
-	struct ingero_task_state *p = NULL, *n = NULL;
 	u32 cpu = bpf_get_smp_processor_id();
 	u64 now = bpf_ktime_get_ns();
+	struct ingero_task_state *p = NULL, *n = NULL;
+	struct ingero_cpu_state *here;
+	struct ingero_counts *counts;
 	struct ingero_ring_switch *e;
-	struct ingero_cpu_state *counters;
-	u32 state, flags = 0;
+	u32 min_faults = 0, maj_faults = 0, kernel_us = 0, state, flags = 0;
+	u64 throttled_ns;
 	void *ring;
 
-	counters = bpf_map_lookup_elem(&cpu_states, &cpu);
-	if (!counters)
+	here = bpf_map_lookup_elem(&cpu_states, &cpu);
+	if (!here)
 		return 0;
-	counters->switches_seen++;
+	here->switches_seen++;
 
 	/* An involuntary switch leaves the thread runnable whatever it was
 	 * about to do. */
@@ -162,28 +143,76 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	else
 		state = task_state(prev);
 
-	if (prev->pid) {
+	counts = &here->counts;
+	if (prev->pid && (!state || config.late_stime ||
+			  here->running != (u64)prev)) {
 		p = task_storage(prev);
-		if (p) {
-			p->left_runnable = !state;
-			if (!state)
-				note_throttle(p, prev);
+		if (p && !state) {
+			p->left_runnable = 1;
+			note_throttle(p, prev);
 		}
+	}
+	if (here->running != (u64)prev) {
+		/* Not seen coming: since when its faults are is not known. */
+		__builtin_memset(counts, 0, sizeof(*counts));
+		if (p && p->kept)
+			take_kept(counts, p);
 	}
 	if (next->pid)
 		n = task_storage(next);
+	here->running = (u64)next;
+	if (counts->has_faults) {
+		min_faults = prev->min_flt - counts->min_flt;
+		maj_faults = prev->maj_flt - counts->maj_flt;
+		kernel_us = (prev->stime - counts->stime_ns) / 1000;
+	}
+	throttled_ns = n ? throttled_since(n, next) : 0;
 
 	ring = bpf_map_lookup_elem(&switch_rings, &cpu);
-	e = ring ? bpf_ringbuf_reserve(ring, sizeof(*e), 0) : NULL;
+	if (!ring) {
+		e = NULL;
+	} else if (counts->pages | min_faults | maj_faults | kernel_us |
+		   throttled_ns) {
+		/* large_allocs are among the pages. */
+		struct ingero_ring_switch_more *more =
+			bpf_ringbuf_reserve(ring, sizeof(*more), 0);
+
+		e = &more->s;
+		if (more) {
+			e->kind = INGERO_RING_SWITCH_MORE;
+			more->prev_pages = counts->pages;
+			more->prev_large_allocs = counts->large_allocs;
+			more->prev_min_faults = min_faults;
+			more->prev_maj_faults = maj_faults;
+			more->prev_kernel_us = kernel_us;
+			more->reserved = 0;
+			more->next_throttled_ns = throttled_ns;
+		}
+	} else {
+		e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
+		if (e)
+			e->kind = INGERO_RING_SWITCH;
+	}
 	if (!e) {
-		/* Page and fault counts stay for prev's next record. */
-		count_loss(counters, INGERO_CPU_LOST_SWITCH, now);
-		if (n)
+		count_loss(here, INGERO_CPU_LOST_SWITCH, now);
+		if (prev->pid && (p || (p = task_storage(prev)))) {
+			p->counts = *counts;
+			p->kept = 1;
+		}
+		if (n) {
 			n->wake_ns = 0;
+			n->left_runnable = 0;
+		}
+		begin_counts(counts, next, n);
 		return 0;
 	}
+	if (config.late_stime && p) {
+		__builtin_memset(&p->counts, 0, sizeof(p->counts));
+		note_faults(&p->counts, prev);
+		p->kept = 1;
+	}
+	begin_counts(counts, next, n);
 
-	e->kind = INGERO_RING_SWITCH;
 	e->cpu = cpu;
 	e->t_ns = now;
 	e->prev_tid = prev->pid;
@@ -197,35 +226,9 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 		flags &= ~INGERO_PREV_YIELDED;
 		flags |= INGERO_PREV_PREEMPTED;
 	}
-	e->prev_pages = 0;
-	e->prev_large_allocs = 0;
-	e->prev_min_faults = 0;
-	e->prev_maj_faults = 0;
-	e->prev_kernel_us = 0;
-	if (p) {
-		u64 min_flt = prev->min_flt, maj_flt = prev->maj_flt;
-		u64 stime_ns = prev->stime;
-
-		e->prev_pages = p->pages;
-		e->prev_large_allocs = p->large_allocs;
-		p->pages = 0;
-		p->flushed = 0;
-		p->large_allocs = 0;
-		if (p->has_faults) {
-			e->prev_min_faults = min_flt - p->min_flt;
-			e->prev_maj_faults = maj_flt - p->maj_flt;
-			e->prev_kernel_us = (stime_ns - p->stime_ns) / 1000;
-		}
-		p->has_faults = 1;
-		p->min_flt = min_flt;
-		p->maj_flt = maj_flt;
-		p->stime_ns = stime_ns;
-	}
-
 	e->wake_ns = 0;
 	e->waker_tid = 0;
 	e->waker_tgid = 0;
-	e->next_throttled_ns = n ? throttled_since(n, next) : 0;
 	if (next->flags & PF_KTHREAD)
 		flags |= INGERO_NEXT_KTHREAD;
 	/*
@@ -242,100 +245,12 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 			flags |= n->wake_flags;
 		}
 		n->wake_ns = 0;
+		n->left_runnable = 0;
 	}
 	e->flags = flags;
 	/* A wake-up of the reader costs 1-2 us a switch; it polls. */
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;
-}
-
-static __always_inline int store_wake(struct task_struct *task,
-				      struct task_struct *waker, u16 flags)
-{
-	struct ingero_task_state *s = task_storage(task);
-
-	if (!s)
-		return 0;
-	s->wake_ns = bpf_ktime_get_ns();
-	s->wake_flags = flags;
-	/* A wake that finds it runnable, or running, begins no wait. */
-	if (!s->left_runnable)
-		note_throttle(s, task);
-	if (flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)) {
-		s->waker_tid = 0;
-		s->waker_tgid = 0;
-	} else {
-		s->waker_tid = waker->pid;
-		s->waker_tgid = waker->tgid;
-	}
-	return 0;
-}
-
-/*
- * Who wakes? In an interrupt `current` is whoever happened to run there and
- * must not be named. Three ways to know, by what the kernel offers; the
- * companion loads the first that works:
- *   the per-CPU preemption count (needs its address, CONFIG_KALLSYMS_ALL),
- *   as its own variable or within pcpu_hot;
- *   else the stack: interrupts that come while in the kernel run on a stack of
- *   their own. One that comes from user mode runs on the task's stack, and so
- *   does a page fault; both leave orig_ax -1, and no claim is made.
- */
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
-
-/*
- * Kernel threads that do nothing but carry interrupts: whom they wake, a
- * device or a timer woke. The count tells of softirqs in ksoftirqd, but not
- * with PREEMPT_RT; the stack tells of none of these.
- */
-#define COMM4(a, b, c, d) \
-	((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
-#define COMM8(s) \
-	(COMM4(s[0], s[1], s[2], s[3]) | \
-	 (u64)COMM4(s[4], s[5], s[6], s[7]) << 32)
-
-static __always_inline bool carries_interrupts(struct task_struct *waker)
-{
-	union {
-		char text[8];
-		u32 half;
-		u64 word;
-	} comm;
-
-	if (!(waker->flags & PF_KTHREAD) ||
-	    bpf_core_read(comm.text, sizeof(comm.text), &waker->comm))
-		return false;
-	return comm.half == COMM4('i', 'r', 'q', '/') ||
-	       comm.word == COMM8("ksoftirq") || comm.word == COMM8("ktimers/");
-}
-
-static __always_inline u16 context_by_count(struct task_struct *waker,
-					    int count)
-{
-	if (!waker->pid || (count & (PREEMPT_HARDIRQ_NMI | PREEMPT_SOFTIRQ)) ||
-	    carries_interrupts(waker))
-		return INGERO_WAKE_IRQ;
-	return 0;
-}
-
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_sched_waking_count, struct task_struct *task)
-{
-	struct task_struct *waker = bpf_get_current_task_btf();
-	const int *count = bpf_this_cpu_ptr(&__preempt_count);
-
-	return store_wake(task, waker, context_by_count(waker, *count));
-}
-
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_sched_waking_hot, struct task_struct *task)
-{
-	struct task_struct *waker = bpf_get_current_task_btf();
-	const struct pcpu_hot *hot = bpf_this_cpu_ptr(&pcpu_hot);
-
-	return store_wake(task, waker,
-			  context_by_count(waker, hot->preempt_count));
 }
 
 /*

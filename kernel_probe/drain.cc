@@ -9,11 +9,16 @@
 namespace ingero::kernel_probe {
 namespace {
 
-constexpr double kRingRecordBytes = 8 + sizeof(ingero_ring_switch);
+constexpr double kRingRecordBytes = 8 + sizeof(ingero_ring_switch_more);
 
 }  // namespace
 
 void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
+  const ingero_ring_switch_more none{};
+  const auto& more =
+      e.kind == INGERO_RING_SWITCH_MORE
+          ? reinterpret_cast<const ingero_ring_switch_more&>(e)
+          : none;
   // In the order of switch_table::Col.
   const uint64_t row[] = {e.t_ns,
                           e.prev_tid,
@@ -28,12 +33,12 @@ void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
                           e.wake_ns,
                           e.waker_tid,
                           e.waker_tgid,
-                          e.prev_pages,
-                          e.prev_large_allocs,
-                          e.prev_min_faults,
-                          e.prev_maj_faults,
-                          e.prev_kernel_us,
-                          e.next_throttled_ns};
+                          more.prev_pages,
+                          more.prev_large_allocs,
+                          more.prev_min_faults,
+                          more.prev_maj_faults,
+                          more.prev_kernel_us,
+                          more.next_throttled_ns};
   static_assert(std::size(row) == switch_table::kCount);
   values->insert(values->end(), std::begin(row), std::end(row));
 }
@@ -55,6 +60,7 @@ Result<std::unique_ptr<Drain>> Drain::Make(
     c.drain = d.get();
     c.cpu = cpu;
     c.rows.schema = &switch_table::kSchema;
+    c.allocations.schema = &allocation_table::kSchema;
     if (const int error =
             ring_buffer__add(d->rings_, ring_fds[cpu], OnSwitch, &c))
       return Status::Errno("mapping a ring", -error);
@@ -66,10 +72,14 @@ Drain::~Drain() { ring_buffer__free(rings_); }
 
 int Drain::OnSwitch(void* context, void* data, size_t) {
   Cpu& c = *static_cast<Cpu*>(context);
+  if (*static_cast<const uint8_t*>(data) == INGERO_RING_PAGES) {
+    c.drain->OnPages(&c, *static_cast<const ingero_ring_pages*>(data));
+    return 0;
+  }
   AppendSwitch(*static_cast<const ingero_ring_switch*>(data), &c.rows.values);
   ++c.taken;
   if (c.rows.values.size() >= kBlockRows * switch_table::kCount)
-    c.drain->HandOver(&c);
+    c.drain->HandOver(&c, &c.rows);
   return 0;
 }
 
@@ -79,19 +89,34 @@ int Drain::OnTask(void* context, void* data, size_t) {
   return 0;
 }
 
-void Drain::HandOver(Cpu* c) {
-  const size_t rows = c->rows.size();
-  if (rows == 0) return;
-  const uint64_t first = c->rows.at(0, 0), last = c->rows.at(rows - 1, 0);
-  if (writer_->Push(&c->rows, c->cpu)) {
-    recorded_ += rows;
-    c->rows = writer_->Spare(switch_table::kSchema);
+void Drain::OnPages(Cpu* c, const ingero_ring_pages& e) {
+  Rows& rows = c->allocations;
+  // One in an interrupt, between another's time and its place in the ring.
+  const uint64_t before = rows.size() == 0 ? 0 : rows.at(rows.size() - 1, 0);
+  // In the order of allocation_table::Col.
+  const uint64_t row[] = {std::max<uint64_t>(e.t_ns, before), e.tid, e.tgid,
+                          e.order};
+  static_assert(std::size(row) == allocation_table::kCount);
+  rows.values.insert(rows.values.end(), std::begin(row), std::end(row));
+  ++c->taken;
+  if (rows.values.size() >= kBlockRows * allocation_table::kCount)
+    HandOver(c, &rows);
+}
+
+void Drain::HandOver(Cpu* c, Rows* rows) {
+  const size_t count = rows->size();
+  if (count == 0) return;
+  const TableSchema* schema = rows->schema;
+  const uint64_t first = rows->at(0, 0), last = rows->at(count - 1, 0);
+  if (writer_->Push(rows, c->cpu)) {
+    if (schema == &switch_table::kSchema) recorded_ += count;
+    *rows = writer_->Spare(*schema);
     return;
   }
-  dropped_ += rows;
-  on_loss_({c->cpu, INGERO_LOSS_WRITER_BEHIND, first, last, rows});
-  c->rows.Clear();
-  c->rows.schema = &switch_table::kSchema;
+  dropped_ += count;
+  on_loss_({c->cpu, INGERO_LOSS_WRITER_BEHIND, first, last, count});
+  rows->Clear();
+  rows->schema = schema;
 }
 
 double Drain::Consume() {
@@ -105,7 +130,10 @@ double Drain::Consume() {
 }
 
 void Drain::Flush() {
-  for (Cpu& c : cpus_) HandOver(&c);
+  for (Cpu& c : cpus_) {
+    HandOver(&c, &c.rows);
+    HandOver(&c, &c.allocations);
+  }
 }
 
 }  // namespace ingero::kernel_probe

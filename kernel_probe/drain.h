@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empties the ring buffers: switches become rows per CPU, task events go to a
+// Empties the ring buffers: switches and allocations become rows per CPU, task events go to a
 // callback. No system call per record, no wait, no disk.
 //
 // Threads:    one.
@@ -50,13 +50,15 @@ class Drain {
   struct Cpu {
     Drain* drain;
     uint32_t cpu;
-    Rows rows;
+    Rows rows, allocations;
     uint64_t taken = 0;  // within one Consume()
   };
   Drain() = default;
   static int OnSwitch(void* cpu, void* data, size_t size);
   static int OnTask(void* drain, void* data, size_t size);
-  void HandOver(Cpu* cpu);
+  void OnPages(Cpu* cpu, const ingero_ring_pages& e);
+  // `rows`: one of the CPU's.
+  void HandOver(Cpu* cpu, Rows* rows);
 
   StreamWriter* writer_ = nullptr;
   std::function<void(const ingero_ring_task&)> on_task_;

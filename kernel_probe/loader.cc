@@ -12,7 +12,9 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
+#include "base/file.h"
 #include "bpf/objects.h"
 
 namespace ingero::kernel_probe {
@@ -22,44 +24,71 @@ constexpr uint64_t kMinTaskRingBytes = 256u << 10;
 
 enum class Phase { kTasks, kIterate, kScheduler };
 
-struct Probe {
-  const char* tracepoint;  // as people know it
+struct Program {
   const unsigned char* object;
   const unsigned char* object_end;
+  const char* name;
+  const char* variable = nullptr;  // of the kernel, that it needs
+};
+
+struct Probe {
+  const char* tracepoint;  // as people know it
   // Alternatives, the first that loads is used.
-  std::vector<const char*> programs;
+  std::vector<Program> programs;
   Phase phase;
   bool required;
   const char* without;  // what is missing where it is skipped
   bool common = true;   // no machine is long without it
 };
 
+constexpr const char* kNoReclaim = "threads that had to free memory first";
+constexpr const char* kNoMemcg = "threads at their cgroup's memory limit";
+constexpr const char* kNoCompaction = "threads that had to move pages first";
+
 const std::vector<Probe>& Probes() {
 #define OBJECT(name) ingero_bpf_##name, ingero_bpf_##name##_end
   static const std::vector<Probe> probes = {
-      {"task_newtask", OBJECT(process), {"on_task_newtask"}, Phase::kTasks,
+      {"task_newtask", {{OBJECT(process), "on_task_newtask"}}, Phase::kTasks,
        false, "births, and all about threads born from now on"},
-      {"sched_process_exec", OBJECT(process), {"on_sched_process_exec"},
+      {"sched_process_exec", {{OBJECT(process), "on_sched_process_exec"}},
        Phase::kTasks, false, "program starts"},
-      {"sched_process_exit", OBJECT(process), {"on_sched_process_exit"},
+      {"sched_process_exit", {{OBJECT(process), "on_sched_process_exit"}},
        Phase::kTasks, false, "ends of threads and processes"},
-      {"task_rename", OBJECT(process), {"on_task_rename"}, Phase::kTasks,
+      {"task_rename", {{OBJECT(process), "on_task_rename"}}, Phase::kTasks,
        false, "names that threads give themselves"},
-      {"cgroup_attach_task", OBJECT(process), {"on_cgroup_attach_task"},
-       Phase::kTasks, false, "moves of running programs to another cgroup", false},
-      {"mark_victim", OBJECT(process), {"on_mark_victim"}, Phase::kTasks,
+      {"cgroup_attach_task", {{OBJECT(process), "on_cgroup_attach_task"}},
+       Phase::kTasks, false, "moves of running programs to another cgroup",
+       false},
+      {"mark_victim", {{OBJECT(process), "on_mark_victim"}}, Phase::kTasks,
        false, "out-of-memory kills", false},
-      {"existing tasks", OBJECT(process), {"dump_tasks"}, Phase::kIterate,
+      {"existing tasks", {{OBJECT(process), "dump_tasks"}}, Phase::kIterate,
        false, "names, parents and wakers of tasks that run already"},
-      {"mm_page_alloc", OBJECT(memory), {"on_mm_page_alloc"},
+      {"mm_page_alloc", {{OBJECT(memory), "on_mm_page_alloc"}},
        Phase::kScheduler, false, "page allocations"},
-      {"sched_waking", OBJECT(sched),
-       {"on_sched_waking_count", "on_sched_waking_hot",
-        "on_sched_waking_stack"},
+      {"mm_vmscan_direct_reclaim_begin",
+       {{OBJECT(memory), "on_direct_reclaim_begin"}},
+       Phase::kScheduler, false, kNoReclaim, false},
+      {"mm_vmscan_direct_reclaim_end",
+       {{OBJECT(memory), "on_direct_reclaim_end"}},
+       Phase::kScheduler, false, kNoReclaim, false},
+      {"mm_vmscan_memcg_reclaim_begin",
+       {{OBJECT(memory), "on_memcg_reclaim_begin"}},
+       Phase::kScheduler, false, kNoMemcg, false},
+      {"mm_vmscan_memcg_reclaim_end",
+       {{OBJECT(memory), "on_memcg_reclaim_end"}},
+       Phase::kScheduler, false, kNoMemcg, false},
+      {"mm_compaction_begin", {{OBJECT(memory), "on_compaction_begin"}},
+       Phase::kScheduler, false, kNoCompaction, false},
+      {"mm_compaction_end", {{OBJECT(memory), "on_compaction_end"}},
+       Phase::kScheduler, false, kNoCompaction, false},
+      {"sched_waking",
+       {{OBJECT(waking_count), "on_sched_waking_count", "__preempt_count"},
+        {OBJECT(waking_hot), "on_sched_waking_hot", "pcpu_hot"},
+        {OBJECT(sched), "on_sched_waking_stack"}},
        Phase::kScheduler, false, "who woke whom, and waiting for a CPU"},
-      {"sched_wakeup_new", OBJECT(sched), {"on_sched_wakeup_new"},
+      {"sched_wakeup_new", {{OBJECT(sched), "on_sched_wakeup_new"}},
        Phase::kScheduler, false, "waiting for a CPU before the first run"},
-      {"sched_switch", OBJECT(sched), {"on_sched_switch"}, Phase::kScheduler,
+      {"sched_switch", {{OBJECT(sched), "on_sched_switch"}}, Phase::kScheduler,
        true, "everything"},
   };
 #undef OBJECT
@@ -162,6 +191,11 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
   TracepointParameters(kernel, "mark_victim", &victim_is_task);
   loader->config_.victim_is_task = victim_is_task;
   loader->config_.throttle_clock = ThrottleClock(kernel);
+  loader->config_.raw_pages = options.raw_pages;
+  const auto nohz_full = ReadWholeFile("/sys/devices/system/cpu/nohz_full");
+  loader->config_.late_stime =
+      nohz_full.ok() && nohz_full->find_first_of("0123456789") !=
+                            std::string::npos;
   if (loader->config_.throttle_clock == INGERO_THROTTLE_NONE &&
       loader->report_)
     loader->report_(
@@ -177,7 +211,7 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
         TracepointParameters(kernel, probe.tracepoint, nullptr) < 0)
       loaded = Status::Error("this kernel has no such tracepoint");
     else
-      loaded = loader->LoadProbe(i);
+      loaded = loader->LoadProbe(kernel, i);
     if (loaded.ok()) continue;
     if (probe.required)
       status = std::move(loaded).In(std::string("probe ") + probe.tracepoint);
@@ -246,10 +280,17 @@ Status Loader::MakeMaps(const LoaderOptions& options) {
   return {};
 }
 
-Status Loader::LoadProbe(size_t probe) {
+Status Loader::LoadProbe(const btf* kernel, size_t probe) {
   Status status;
-  for (const char* program : Probes()[probe].programs) {
-    auto loaded = TryProgram(probe, program);
+  const std::vector<Program>& programs = Probes()[probe].programs;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const char* variable = programs[i].variable;
+    if (variable != nullptr &&
+        btf__find_by_name_kind(kernel, variable, BTF_KIND_VAR) < 0) {
+      status = Status::Error(std::string("this kernel has no ") + variable);
+      continue;
+    }
+    auto loaded = TryProgram(probe, i);
     if (loaded.ok()) {
       loaded_.push_back(*loaded);
       return {};
@@ -259,13 +300,13 @@ Status Loader::LoadProbe(size_t probe) {
   return status;
 }
 
-Result<Loader::Loaded> Loader::TryProgram(size_t probe, const char* name) {
-  const Probe& p = Probes()[probe];
-  bpf_object* object = Open(p.object, p.object_end, name);
+Result<Loader::Loaded> Loader::TryProgram(size_t probe, size_t which) {
+  const Program& p = Probes()[probe].programs[which];
+  bpf_object* object = Open(p.object, p.object_end, p.name);
   if (object == nullptr) return Status::Errno("opening BPF object", errno);
   bpf_program *program, *wanted = nullptr;
   bpf_object__for_each_program(program, object) {
-    const bool is_wanted = std::strcmp(bpf_program__name(program), name) == 0;
+    const bool is_wanted = std::strcmp(bpf_program__name(program), p.name) == 0;
     bpf_program__set_autoload(program, is_wanted);
     if (is_wanted) wanted = program;
   }
@@ -337,6 +378,21 @@ std::vector<ingero_ring_task> Loader::DumpTasks() {
                 tasks.size() * sizeof(ingero_ring_task));
   }
   return tasks;
+}
+
+uint32_t Loader::MemoryStalls() const {
+  const auto attached = [&](std::string_view tracepoint) {
+    return std::any_of(loaded_.begin(), loaded_.end(), [&](const Loaded& l) {
+      return Probes()[l.probe].tracepoint == tracepoint && l.link != nullptr;
+    });
+  };
+  uint32_t stalls = 0;
+  if (attached("mm_vmscan_direct_reclaim_begin") &&
+      attached("mm_vmscan_direct_reclaim_end"))
+    stalls |= 1u << INGERO_TASK_EVENT_RECLAIM;
+  if (attached("mm_compaction_begin") && attached("mm_compaction_end"))
+    stalls |= 1u << INGERO_TASK_EVENT_COMPACTION;
+  return stalls;
 }
 
 uint64_t Loader::MissedRuns() const {

@@ -23,6 +23,7 @@
 #include "bpf/probe_state.h"
 
 struct bpf_link;
+struct btf;
 struct bpf_object;
 struct bpf_program;
 
@@ -30,6 +31,7 @@ namespace ingero::kernel_probe {
 
 struct LoaderOptions {
   uint64_t ring_bytes = 0;  // per CPU; a power of two, at least a page
+  bool raw_pages = false;   // each allocation of pages a record of its own
   bool verbose = false;     // print what libbpf says
   // One line per probe: "probe sched_switch: attached".
   std::function<void(const std::string&)> report;
@@ -68,6 +70,9 @@ class Loader {
   int task_ring_fd() const { return task_ring_fd_; }
   // enum ingero_throttle_clock.
   uint32_t throttle_clock() const { return config_.throttle_clock; }
+  // Bits by enum ingero_task_event: RECLAIM, COMPACTION, as far as their
+  // probes are attached.
+  uint32_t MemoryStalls() const;
   // Counters of all CPUs, mapped; the companion writes `reported` only.
   ingero_cpu_state* cpu_states() const { return cpu_states_; }
   // Runs of our programs that the kernel skipped so far.
@@ -85,8 +90,8 @@ class Loader {
   };
   Loader() = default;
   Status MakeMaps(const LoaderOptions& options);
-  Status LoadProbe(size_t probe);
-  Result<Loaded> TryProgram(size_t probe, const char* program);
+  Status LoadProbe(const btf* kernel, size_t probe);
+  Result<Loaded> TryProgram(size_t probe, size_t which);
   Status Attach(bool scheduler);
 
   void Skip(size_t probe, const std::string& why);

@@ -11,6 +11,7 @@ constexpr ingero_loss kLossOfSlot[INGERO_CPU_LOST_MAX] = {
     INGERO_LOSS_SWITCH_RING_FULL,
     INGERO_LOSS_TASK_RING_FULL,
     INGERO_LOSS_TASK_STORAGE,
+    INGERO_LOSS_PAGE_RING_FULL,
 };
 
 uint64_t Load(const __u64* value) {

@@ -22,6 +22,7 @@ struct Options {
   std::string dir;         // "": the default trace folder
   std::string ready_file;  // "": none
   bool check = false;      // --check: record nothing
+  bool raw_pages = false;  // each allocation an event
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing

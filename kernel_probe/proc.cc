@@ -63,7 +63,8 @@ SystemStat ParseStat(std::string_view text, uint64_t ticks_per_s) {
     stat.cpus.push_back(
         {static_cast<uint32_t>(*cpu),
          (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) * ns_per_tick,
-         (ticks[3] + ticks[4]) * ns_per_tick, ticks[7] * ns_per_tick});
+         (ticks[3] + ticks[4]) * ns_per_tick, ticks[7] * ns_per_tick,
+         ticks[5] * ns_per_tick, ticks[6] * ns_per_tick});
   }
   return stat;
 }

@@ -18,6 +18,8 @@ namespace ingero::kernel_probe {
 struct CpuTimes {
   uint32_t cpu;
   uint64_t busy_ns, idle_ns, steal_ns;
+  // Of busy: interrupts, which steal from whoever runs.
+  uint64_t irq_ns, softirq_ns;
 };
 struct SystemStat {
   std::vector<CpuTimes> cpus;  // online ones

@@ -100,6 +100,7 @@ class LossBook {
   uint64_t events() const {
     return Total(INGERO_LOSS_SWITCH_RING_FULL) +
            Total(INGERO_LOSS_TASK_RING_FULL) +
+           Total(INGERO_LOSS_PAGE_RING_FULL) +
            Total(INGERO_LOSS_WRITER_BEHIND) + Total(INGERO_LOSS_BPF_MISSED);
   }
 
@@ -134,6 +135,7 @@ class Recorder {
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<LossReader> loss_reader_;
   std::unique_ptr<Sampler> sampler_;
+  RecordingFacts facts_;
   LossBook losses_;
   std::vector<ingero_ring_task> early_;  // task events before TaskLog runs
   bool early_phase_ = true;
@@ -159,10 +161,11 @@ Status Recorder::Run() {
 }
 
 Status Recorder::Start() {
-  const uint64_t page_cost_ns = MeasurePageCostNs();
+  facts_.page_cost_ns = MeasurePageCostNs();
   LoaderOptions load;
   load.ring_bytes = options_.ring_bytes;
   load.verbose = options_.verbose;
+  load.raw_pages = options_.raw_pages;
   load.report = [this](const std::string& line) { Say(line); };
   INGERO_ASSIGN_OR_RETURN(loader_, Loader::Load(load));
   // Made last of what can fail, so that a failed start leaves no file.
@@ -175,8 +178,7 @@ Status Recorder::Start() {
   writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
   tasks_ = std::make_unique<TaskLog>(writer_.get());
   loss_reader_ = std::make_unique<LossReader>(states);
-  sampler_ = std::make_unique<Sampler>(writer_.get(), states, page_cost_ns,
-                                       loader_->throttle_clock());
+  sampler_ = std::make_unique<Sampler>(writer_.get(), states);
   INGERO_ASSIGN_OR_RETURN(
       drain_,
       Drain::Make(
@@ -206,6 +208,12 @@ Status Recorder::Start() {
     Say("probe nvml: skipped, because " + opened.status().message() +
         " (missing: GPU samples)");
   }
+  std::optional<XidLog> xids;
+  if (auto opened = XidLog::Open(); opened.ok())
+    xids = std::move(*opened);
+  else
+    Say("probe kernel log: skipped, because " + opened.status().message() +
+        " (missing: errors of the NVIDIA driver)");
   if (!options_.ready_file.empty()) {
     auto ready = OpenFile(options_.ready_file,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
@@ -226,7 +234,10 @@ Status Recorder::Start() {
     OnTask(e);
   for (const ingero_ring_task& e : early_) OnTask(e);
   early_ = {};
-  sampler_->Start(std::move(nvml));
+  facts_.throttle_clock = loader_->throttle_clock();
+  facts_.memory_stalls = loader_->MemoryStalls();
+  facts_.raw_pages = options_.raw_pages;
+  sampler_->Start(facts_, std::move(nvml), std::move(xids));
   live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
   return {};
 }
@@ -253,7 +264,7 @@ void Recorder::PollLosses() {
 
 void Recorder::Loop() {
   const double ring_records = static_cast<double>(options_.ring_bytes) /
-                              (8 + sizeof(ingero_ring_switch));
+                              (8 + sizeof(ingero_ring_switch_more));
   const auto max_poll_ns = std::clamp(
       static_cast<uint64_t>(ring_records / kFastestSwitchesPerNs / 2),
       kMinPollNs, kMaxPollNs);

@@ -60,15 +60,14 @@ uint64_t MeasurePageCostNs() {
   return ns[kBatches / 2] / kPages;
 }
 
-Sampler::Sampler(StreamWriter* writer, std::span<ingero_cpu_state> cpu_states,
-                 uint64_t page_cost_ns, uint32_t throttle_clock)
-    : writer_(writer),
-      cpu_states_(cpu_states),
-      page_cost_ns_(page_cost_ns),
-      throttle_clock_(throttle_clock) {}
+Sampler::Sampler(StreamWriter* writer, std::span<ingero_cpu_state> cpu_states)
+    : writer_(writer), cpu_states_(cpu_states) {}
 
-void Sampler::Start(std::unique_ptr<Nvml> nvml) {
+void Sampler::Start(const RecordingFacts& facts, std::unique_ptr<Nvml> nvml,
+                    std::optional<XidLog> xids) {
+  facts_ = facts;
   nvml_ = std::move(nvml);
+  xids_ = std::move(xids);
   controller_ = FindCpuController(Read("/proc/self/mountinfo"));
   thread_ = std::thread([this] { Run(); });
   if (nvml_) gpu_thread_ = std::thread([this] { RunGpu(); });
@@ -99,8 +98,8 @@ void Sampler::Run() {
   knots.Append(TakeKnot());
   (void)writer_->Push(&knots, 0, /*always=*/true);
   Rows samples = writer_->Spare(sample_table::kSchema);
-  if (page_cost_ns_ != 0)
-    Add(&samples, NowNs(), Metric::kPageCostNs, 0, page_cost_ns_);
+  if (facts_.page_cost_ns != 0)
+    Add(&samples, NowNs(), Metric::kPageCostNs, 0, facts_.page_cost_ns);
   uint64_t next = NowNs();
   for (bool more = true; more;) {
     SampleSystem(&samples);
@@ -111,6 +110,7 @@ void Sampler::Run() {
       next += kKnotNs;
       more = SleepUntil(next);
       knots.Append(TakeKnot());
+      SampleXids(&samples);
       if (i + 1 < kKnotsPerSample) SampleCgroups(false, &samples);
     }
     (void)writer_->Push(&knots, 0, /*always=*/true);
@@ -150,6 +150,8 @@ void Sampler::SampleSystem(Rows* rows) {
     Add(rows, t, Metric::kCpuBusyNs, cpu.cpu, cpu.busy_ns);
     Add(rows, t, Metric::kCpuIdleNs, cpu.cpu, cpu.idle_ns);
     Add(rows, t, Metric::kCpuStealNs, cpu.cpu, cpu.steal_ns);
+    Add(rows, t, Metric::kCpuIrqNs, cpu.cpu, cpu.irq_ns);
+    Add(rows, t, Metric::kCpuSoftirqNs, cpu.cpu, cpu.softirq_ns);
   }
   Add(rows, t, Metric::kContextSwitches, 0, stat.context_switches);
   Add(rows, t, Metric::kLoad1, 0, ParseLoad1(Read("/proc/loadavg")));
@@ -168,7 +170,8 @@ void Sampler::SampleSystem(Rows* rows) {
   Add(rows, t, Metric::kMemAvailableBytes, 0, m.available_bytes);
   Add(rows, t, Metric::kSwapUsedBytes, 0, m.swap_used_bytes);
 
-  Add(rows, t, Metric::kThrottleClock, 0, throttle_clock_);
+  Add(rows, t, Metric::kThrottleClock, 0, facts_.throttle_clock);
+  Add(rows, t, Metric::kMemoryStalls, 0, facts_.memory_stalls);
   SampleCgroups(true, rows);
 
   timespec own;
@@ -176,9 +179,20 @@ void Sampler::SampleSystem(Rows* rows) {
   Add(rows, t, Metric::kOwnCpuNs, 0,
       static_cast<uint64_t>(own.tv_sec) * 1'000'000'000 +
           static_cast<uint64_t>(own.tv_nsec));
-  for (size_t cpu = 0; cpu < cpu_states_.size(); ++cpu)
+  for (size_t cpu = 0; cpu < cpu_states_.size(); ++cpu) {
+    const ingero_cpu_state& c = cpu_states_[cpu];
     Add(rows, t, Metric::kSwitchesSeen, cpu,
-        __atomic_load_n(&cpu_states_[cpu].switches_seen, __ATOMIC_RELAXED));
+        __atomic_load_n(&c.switches_seen, __ATOMIC_RELAXED));
+    if (facts_.raw_pages)
+      Add(rows, t, Metric::kAllocationsSeen, cpu,
+          __atomic_load_n(&c.pages_seen, __ATOMIC_RELAXED));
+  }
+}
+
+void Sampler::SampleXids(Rows* rows) {
+  if (!xids_) return;
+  for (const Xid& x : xids_->Read())
+    Add(rows, NowNs(), Metric::kGpuXid, 0, x.number, x.line);
 }
 
 void Sampler::SampleCgroups(bool all, Rows* rows) {

@@ -173,9 +173,10 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
       }
       break;
     case INGERO_TASK_EVENT_OOM_KILL:
-    case INGERO_TASK_EVENT_SIGNAL:
     case INGERO_TASK_EVENT_PAGES:
     case INGERO_TASK_EVENT_CGROUP:
+    case INGERO_TASK_EVENT_RECLAIM:
+    case INGERO_TASK_EVENT_COMPACTION:
       break;
   }
 }

@@ -154,10 +154,11 @@ const char* TaskEventName(uint64_t event) {
     case INGERO_TASK_EVENT_EXIT: return "exit";
     case INGERO_TASK_EVENT_RENAME: return "rename";
     case INGERO_TASK_EVENT_OOM_KILL: return "oom-kill";
-    case INGERO_TASK_EVENT_SIGNAL: return "signal";
     case INGERO_TASK_EVENT_EXISTING: return "existing";
     case INGERO_TASK_EVENT_PAGES: return "pages";
     case INGERO_TASK_EVENT_CGROUP: return "cgroup";
+    case INGERO_TASK_EVENT_RECLAIM: return "reclaim";
+    case INGERO_TASK_EVENT_COMPACTION: return "compaction";
   }
   return nullptr;
 }

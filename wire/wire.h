@@ -109,6 +109,9 @@ enum ingero_clock {
 	X(LOSS_SWITCH_UNSEEN, 21, "switch-unseen", 1,                                                \
 	  "the kernel did not show a context switch to BPF (a protected or hidden task); thread "    \
 	  "states around it are unknown")                                                            \
+	X(LOSS_PAGE_RING_FULL, 22, "page-ring-full", 2,                                              \
+	  "page allocations (--pages raw) came faster than ingero-kprobe could read; use a larger "  \
+	  "--buffer, or --pages counts")                                                             \
 	X(LOSS_DAMAGED_BLOCK, 32, "damaged-block", 2,                                                \
 	  "a block of a stream failed its check and was skipped")                                    \
 	X(LOSS_TORN_TAIL, 33, "torn-tail", 1,                                                        \
@@ -514,6 +517,8 @@ struct ingero_nvtx_name {
 enum ingero_ring_kind {
 	INGERO_RING_SWITCH = 1,
 	INGERO_RING_TASK = 2,
+	INGERO_RING_SWITCH_MORE = 3,
+	INGERO_RING_PAGES = 4,
 };
 
 /* prev_flags */
@@ -540,13 +545,14 @@ enum ingero_switch_flags {
 /*
  * One context switch: who left and why, who came and since when it was
  * runnable. pids are those of the root namespace; "tgid" is the process.
- * Counters are what `prev` accrued since its previous switch-out.
  */
 struct ingero_ring_switch {
-	__u32 kind; /* INGERO_RING_SWITCH */
+	__u8 kind;	    /* INGERO_RING_SWITCH, or _MORE */
+	__u8 prev_state;    /* masked __state */
+	__u16 flags;	    /* enum ingero_switch_flags */
+	__s16 prev_syscall; /* number while asleep; -1 = none (page fault, kthread) */
 	__u16 cpu;
-	__u16 flags; /* enum ingero_switch_flags */
-	__u64 t_ns;  /* CLOCK_MONOTONIC (bpf_ktime_get_ns) */
+	__u64 t_ns; /* CLOCK_MONOTONIC (bpf_ktime_get_ns) */
 	__u32 prev_tid;
 	__u32 prev_tgid;
 	__u32 next_tid; /* 0 = idle */
@@ -554,19 +560,37 @@ struct ingero_ring_switch {
 	__u64 wake_ns; /* when next was woken; 0 = it was not asleep or unknown */
 	__u32 waker_tid; /* meaningful without WAKE_IRQ / WAKE_UNKNOWN */
 	__u32 waker_tgid;
-	__u16 prev_state; /* masked __state */
-	__s16 prev_syscall; /* number while asleep; -1 = none (page fault, kthread) */
-	__u32 prev_pages;   /* pages allocated (order expanded), with those that
-			     * PAGES events told before */
-	__u64 prev_arg0;    /* first two syscall arguments */
+	__u64 prev_arg0; /* first two syscall arguments */
 	__u64 prev_arg1;
+};
+
+/*
+ * The same with what most switches have none of. Counters are what `prev`
+ * accrued since its previous switch-out.
+ */
+struct ingero_ring_switch_more {
+	struct ingero_ring_switch s; /* kind = INGERO_RING_SWITCH_MORE */
+	__u32 prev_pages; /* pages allocated (order expanded), with those that
+			   * PAGES events told before */
 	__u32 prev_large_allocs; /* allocations of order >= 4 */
 	__u32 prev_min_faults;
 	__u32 prev_maj_faults;
 	__u32 prev_kernel_us; /* of its CPU time, in the kernel (tsk->stime: sampled
 			       * by the tick unless VIRT_CPU_ACCOUNTING_GEN) */
+	__u32 reserved;
 	__u64 next_throttled_ns; /* of the time that next was runnable just
 				  * now: its cgroup was out of CPU quota */
+};
+
+/* One allocation of pages, where each is asked for (--pages raw). */
+struct ingero_ring_pages {
+	__u8 kind; /* INGERO_RING_PAGES */
+	__u8 order; /* 2^order pages */
+	__u16 cpu;
+	__u32 tid;
+	__u64 t_ns;
+	__u32 tgid;
+	__u32 reserved;
 };
 
 enum ingero_task_event {
@@ -575,12 +599,17 @@ enum ingero_task_event {
 	INGERO_TASK_EVENT_EXIT = 3,   /* a thread ended; code is valid */
 	INGERO_TASK_EVENT_RENAME = 4,
 	INGERO_TASK_EVENT_OOM_KILL = 5,
-	INGERO_TASK_EVENT_SIGNAL = 6, /* fatal signal delivered: code = signal */
+	/* 6 was never written: the code of EXIT has the signal. */
 	INGERO_TASK_EVENT_EXISTING = 7, /* taken from /proc when recording began */
 	INGERO_TASK_EVENT_PAGES = 8,  /* so far, of a thread that has not switched:
 				       * code = pages since its last such event */
 	INGERO_TASK_EVENT_CGROUP = 9, /* moved to another cgroup; code = 1: its
 				       * whole process was */
+	/* It had to free memory itself before it got some (direct reclaim, or
+	 * within its cgroup's limit), until now; code = ns since its last such
+	 * event, told from INGERO_STALL_TOLD_NS on. */
+	INGERO_TASK_EVENT_RECLAIM = 10,
+	INGERO_TASK_EVENT_COMPACTION = 11, /* likewise: it moved pages together */
 };
 
 struct ingero_ring_task {
@@ -597,7 +626,7 @@ struct ingero_ring_task {
 	__u32 ns_tgid;
 	__u64 pid_namespace; /* inode */
 	__u64 cgroup_id;
-	__s64 code; /* exit code as wait() has it, signal, pages */
+	__s64 code; /* exit code as wait() has it, pages, ns: by event */
 	char comm[INGERO_COMM_LEN];
 };
 
@@ -614,7 +643,9 @@ INGERO_RECORDS(X)
 INGERO_STATIC_ASSERT(sizeof(struct ingero_call) == 24, "call record");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_block_header) == 128, "block header");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_stream_header) <= INGERO_HEADER_BYTES, "header");
-INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 96, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 64, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch_more) == 96, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_pages) == 24, "ring pages");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_task) == 88, "ring task");
 
 #endif /* INGERO_WIRE_H */

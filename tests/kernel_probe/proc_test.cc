@@ -19,6 +19,8 @@ TEST(ProcTest, ReadsCpuTimesOfEachCpu) {
   EXPECT_EQ(s.cpus[0].busy_ns, 24u * 10'000'000);
   EXPECT_EQ(s.cpus[0].idle_ns, 204u * 10'000'000);
   EXPECT_EQ(s.cpus[0].steal_ns, 5u * 10'000'000);
+  EXPECT_EQ(s.cpus[0].irq_ns, 2u * 10'000'000);
+  EXPECT_EQ(s.cpus[0].softirq_ns, 1u * 10'000'000);
   EXPECT_EQ(s.cpus[1].cpu, 12u);
   EXPECT_EQ(s.context_switches, 123456789u);
 }

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -176,6 +178,53 @@ TEST_F(RecordTest, NobodyGetsOneTrueLine) {
   const std::string said = companion_.said();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_TRUE(Contains(said, "CAP_BPF")) << said;
+  EXPECT_EQ(companion_.StreamPath(), "");
+}
+
+// CASES 31: none of these is the reason of a failure, or the true one is told.
+TEST_F(RecordTest, NeitherMemlockNorTracefsIsNeeded) {
+  const std::string words = companion_.dir() + "/words";
+  const pid_t child = Fork([&] {
+    const rlimit small{64 << 10, 64 << 10};
+    if (setrlimit(RLIMIT_MEMLOCK, &small) != 0) return 90;
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      return 91;
+    for (const char* at : {"/sys/kernel/tracing", "/sys/kernel/debug"})
+      umount2(at, MNT_DETACH);
+    if (access("/sys/kernel/tracing/events", F_OK) == 0) return 92;
+    const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
+    dup2(fd, STDERR_FILENO);
+    execl(INGERO_KPROBE, INGERO_KPROBE, "--duration", "200ms", "--dir",
+          (companion_.dir() + "/trace").c_str(), nullptr);
+    return 98;
+  });
+  const int status = Wait(child);
+  if (status >= 90 && status <= 92) GTEST_SKIP() << "no mount namespace here";
+  EXPECT_EQ(status, 0) << companion_.said();
+  EXPECT_TRUE(Contains(companion_.said(), "probe sched_switch: attached"));
+}
+
+TEST_F(RecordTest, HiddenTypeInformationIsNamed) {
+  const std::string words = companion_.dir() + "/words";
+  const pid_t child = Fork([&] {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("/dev/null", "/sys/kernel/btf/vmlinux", nullptr, MS_BIND,
+              nullptr) != 0)
+      return 91;
+    const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
+    dup2(fd, STDERR_FILENO);
+    execl(INGERO_KPROBE, INGERO_KPROBE, "--duration", "200ms", "--dir",
+          (companion_.dir() + "/trace").c_str(), nullptr);
+    return 98;
+  });
+  const int status = Wait(child);
+  if (status == 91) GTEST_SKIP() << "no mount namespace here";
+  const std::string said = companion_.said();
+  EXPECT_EQ(status, 1) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_TRUE(Contains(said, "no kernel type information")) << said;
   EXPECT_EQ(companion_.StreamPath(), "");
 }
 
@@ -596,6 +645,46 @@ TEST_F(RecordTest, PagesAndFaultsAreCountedExactly) {
   EXPECT_LT(faults, kPages + 1000);
 }
 
+TEST_F(RecordTest, RawPagesAreRowsOfTheirOwnAndNoneIsLostUncounted) {
+  constexpr uint64_t kPages = 20'000;
+  ASSERT_TRUE(companion_.Start({"--pages", "raw", "--buffer", "16M"}));
+  const pid_t toucher = Fork([] {
+    char* memory = static_cast<char*>(
+        mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
+    for (uint64_t i = 0; i < kPages; ++i) memory[i * 4096] = 1;
+    return 0;
+  });
+  Wait(toucher);
+  Finish();
+  uint64_t pages = 0, counted = 0, seen = 0, lost = 0;
+  std::map<uint64_t, uint64_t> last, seen_on;
+  const auto& rows = stream_.rows(allocation_table::kSchema);
+  for (const R& r : rows) {
+    EXPECT_GE(r[allocation_table::kT], last[r.owner]);
+    last[r.owner] = r[allocation_table::kT];
+    if (r[allocation_table::kTid] == static_cast<uint64_t>(toucher))
+      pages += uint64_t{1} << r[allocation_table::kOrder];
+  }
+  for (const R& r : switches())
+    if (r[switch_table::kPrevTid] == static_cast<uint64_t>(toucher))
+      counted += r[switch_table::kPrevPages];
+  for (const R& r : samples())
+    if (r[sample_table::kMetric] ==
+        static_cast<uint64_t>(Metric::kAllocationsSeen))
+      seen_on[r[sample_table::kInstance]] = r[sample_table::kValue];
+  for (const auto& [cpu, count] : seen_on) seen += count;
+  for (const R& r : losses())
+    if (r[loss_table::kLoss] == INGERO_LOSS_PAGE_RING_FULL)
+      lost += r[loss_table::kCountLost];
+  EXPECT_EQ(rows.size() + lost, seen);
+  if (lost == 0) {
+    EXPECT_EQ(pages, counted);
+  }
+  EXPECT_GE(counted, kPages);
+}
+
 TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
   const std::string v1 = "/sys/fs/cgroup/cpu", v2 = "/sys/fs/cgroup";
   std::string group;
@@ -618,11 +707,16 @@ TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
     rmdir(group.c_str());
     GTEST_SKIP() << "cannot set a CPU quota in " << group;
   }
-  struct stat st;
+  // The program runs below it, in a group that has no quota of its own.
+  const std::string child = group + "/child";
+  mkdir(child.c_str(), 0755);
+  write_file("cgroup.subtree_control", "+cpu");  // v2
+  struct stat st, child_st;
   ASSERT_EQ(stat(group.c_str(), &st), 0);
+  ASSERT_EQ(stat(child.c_str(), &child_st), 0);
   ASSERT_TRUE(companion_.Start());
   const pid_t burner = Fork([&] {
-    if (!write_file("cgroup.procs", std::to_string(getpid()))) return 1;
+    if (!write_file("child/cgroup.procs", std::to_string(getpid()))) return 1;
     execl("/bin/sh", "sh", "-c", "while :; do :; done", nullptr);
     return 98;
   });
@@ -630,6 +724,7 @@ TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
   Finish();
   kill(burner, SIGKILL);
   Wait(burner);
+  rmdir(child.c_str());
   rmdir(group.c_str());
   // The counters of the samples, and the limits, by metric.
   std::map<Metric, std::pair<uint64_t, uint64_t>> seen;
@@ -651,12 +746,12 @@ TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
   const auto moves =
       Events(INGERO_TASK_EVENT_CGROUP, static_cast<uint64_t>(burner));
   ASSERT_EQ(moves.size(), 1u);
-  EXPECT_EQ((*moves[0])[task_table::kCgroupId], st.st_ino);
+  EXPECT_EQ((*moves[0])[task_table::kCgroupId], child_st.st_ino);
   EXPECT_EQ((*moves[0])[task_table::kCode], 1u);  // by cgroup.procs
   const auto execs =
       Events(INGERO_TASK_EVENT_EXEC, static_cast<uint64_t>(burner));
   ASSERT_EQ(execs.size(), 1u);
-  EXPECT_EQ((*execs[0])[task_table::kCgroupId], st.st_ino);
+  EXPECT_EQ((*execs[0])[task_table::kCgroupId], child_st.st_ino);
 
   // The waits themselves: no more throttled time than they took, and of one
   // thread that computes all the time about what cpu.stat says.
@@ -687,6 +782,124 @@ TEST_F(RecordTest, AThrottledCgroupIsSampledAndItsThreadsWaitsToldApart) {
   const auto stat_ns =
       static_cast<double>(grown(Metric::kCgroupThrottledNs));
   EXPECT_GT(static_cast<double>(throttled_ns), 0.5 * stat_ns);
+}
+
+// ---- memory stalls, interrupts, driver errors ---------------------------------
+
+// Files larger than the limit of its cgroup are read: each read first drops
+// pages of earlier ones.
+TEST_F(RecordTest, ReclaimWithinACgroupsLimitIsToldByThread) {
+  const std::string v1 = "/sys/fs/cgroup/memory";
+  const bool is_v1 = access((v1 + "/memory.limit_in_bytes").c_str(), F_OK) == 0;
+  const std::string group =
+      (is_v1 ? v1 : "/sys/fs/cgroup") + "/ingero-kprobe-test-memory";
+  mkdir(group.c_str(), 0755);
+  const auto write_file = [&](const char* name, const std::string& text) {
+    std::ofstream out(group + "/" + name);
+    out << text;
+    out.flush();
+    return out.good();
+  };
+  if (!write_file(is_v1 ? "memory.limit_in_bytes" : "memory.max",
+                  "16777216")) {
+    rmdir(group.c_str());
+    GTEST_SKIP() << "cannot set a memory limit in " << group;
+  }
+  ASSERT_TRUE(companion_.Start());
+  const uint64_t begin = NowNs();
+  const pid_t writer = Fork([&] {
+    if (!write_file("cgroup.procs", std::to_string(getpid()))) return 1;
+    std::ofstream out(companion_.dir() + "/large");
+    const std::string block(1 << 20, 'x');
+    for (int i = 0; i < 96; ++i) out << block;
+    return out.good() ? 0 : 2;
+  });
+  EXPECT_EQ(Wait(writer), 0);
+  const uint64_t took = NowNs() - begin;
+  Finish();
+  rmdir(group.c_str());
+  if (Contains(companion_.said(), "memcg_reclaim_begin: skipped"))
+    GTEST_SKIP() << "this kernel does not tell reclaim within a cgroup";
+  uint64_t ns = 0;
+  const auto events = Events(INGERO_TASK_EVENT_RECLAIM,
+                             static_cast<uint64_t>(writer));
+  for (const R* r : events) {
+    EXPECT_GE((*r)[task_table::kCode], INGERO_STALL_TOLD_NS + 0u);
+    ns += (*r)[task_table::kCode];
+  }
+  EXPECT_GT(events.size(), 0u);
+  EXPECT_LE(ns, took);
+}
+
+TEST_F(RecordTest, CompactionIsToldByThread) {
+  constexpr const char* kCompact = "/proc/sys/vm/compact_memory";
+  if (access(kCompact, W_OK) != 0)
+    GTEST_SKIP() << "this kernel has no " << kCompact;
+  ASSERT_TRUE(companion_.Start());
+  const uint64_t begin = NowNs();
+  const pid_t compacter = Fork([] {
+    for (int i = 0; i < 3; ++i) {
+      std::ofstream out(kCompact);
+      out << "1";
+      out.flush();
+      if (!out.good()) return 1;
+    }
+    return 0;
+  });
+  EXPECT_EQ(Wait(compacter), 0);
+  const uint64_t took = NowNs() - begin;
+  Finish();
+  uint64_t ns = 0;
+  for (const R* r : Events(INGERO_TASK_EVENT_COMPACTION,
+                           static_cast<uint64_t>(compacter)))
+    ns += (*r)[task_table::kCode];
+  EXPECT_GT(ns, 0u);
+  EXPECT_LE(ns, took);
+  for (const R& r : samples())
+    if (r[sample_table::kMetric] ==
+        static_cast<uint64_t>(Metric::kMemoryStalls)) {
+      EXPECT_EQ(r[sample_table::kValue],
+                1u << INGERO_TASK_EVENT_RECLAIM |
+                    1u << INGERO_TASK_EVENT_COMPACTION);
+    }
+}
+
+TEST_F(RecordTest, InterruptTimeAndDriverErrorsAreSampled) {
+  // As the driver writes it, by the door that is open to root.
+  const auto log = [](std::string line) {
+    line += '\n';  // without, the kernel keeps it open for more
+    const int fd = open("/dev/kmsg", O_WRONLY);
+    const bool written =
+        fd >= 0 && write(fd, line.data(), line.size()) ==
+                       static_cast<ssize_t>(line.size());
+    close(fd);
+    return written;
+  };
+  const std::string xid =
+      "NVRM: Xid (PCI:0000:18:00): 79, pid=2254, name=python3, a test";
+  if (!log("NVRM: Xid (PCI:0000:18:00): 13, before the recording"))
+    GTEST_SKIP() << "/dev/kmsg cannot be written";
+  ASSERT_TRUE(companion_.Start());
+  ASSERT_TRUE(log(xid));
+  ASSERT_TRUE(log("another line of a test"));
+  usleep(1'300'000);
+  Finish();
+  std::vector<std::pair<uint64_t, std::string>> xids;
+  std::set<uint64_t> irq_cpus, softirq_cpus, cpus;
+  for (const R& r : samples()) {
+    const auto metric = static_cast<Metric>(r[sample_table::kMetric]);
+    const uint64_t instance = r[sample_table::kInstance];
+    if (metric == Metric::kGpuXid)
+      xids.emplace_back(r[sample_table::kValue], r.text);
+    if (metric == Metric::kCpuBusyNs) cpus.insert(instance);
+    if (metric == Metric::kCpuIrqNs) irq_cpus.insert(instance);
+    if (metric == Metric::kCpuSoftirqNs) softirq_cpus.insert(instance);
+  }
+  ASSERT_EQ(xids.size(), 1u);
+  EXPECT_EQ(xids[0].first, 79u);
+  EXPECT_EQ(xids[0].second, xid);
+  EXPECT_EQ(irq_cpus, cpus);
+  EXPECT_EQ(softirq_cpus, cpus);
 }
 
 }  // namespace
