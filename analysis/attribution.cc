@@ -204,7 +204,10 @@ class Attributor {
       bool loaded = false;
       for (ProcessWork& w : work) {
         if (w.checkpoints.empty() || w.checkpoints.back().first != i) continue;
-        if (!loaded) timelines_.Load(window);
+        if (!loaded) {
+          timelines_.Load(window);
+          walker_.Load(window);
+        }
         loaded = true;
         Backward(&w, window, &w.checkpoints.back().second);
         w.checkpoints.pop_back();

@@ -66,6 +66,8 @@ enum class Reason : uint8_t {
   // Runnable; who held that CPU was not seen. kWaitingForCpu without a culprit:
   // nobody did.
   kHolderUnseen = 14,
+  kReclaim = 15,     // freeing memory before it got some, or waiting for that
+  kCompaction = 16,  // likewise: moving pages together
 };
 
 // Whether the GPU is known to have been starved during these ns.

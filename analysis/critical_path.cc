@@ -2,6 +2,8 @@
 #include "analysis/critical_path.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "analysis/syscalls.h"
 #include "base/status.h"
@@ -151,6 +153,34 @@ void PathFolder::Merge(const PathCell& cell) {
   cells_.push_back(cell);
 }
 
+void PathWalker::Load(Interval window) {
+  // Those of newer windows that reach back into this one stay.
+  std::erase_if(stalls_, [&](const MemoryStall& s) {
+    return s.range.begin >= window.end;
+  });
+  for (const MemoryStall& s : trace_.MemoryStalls(window))
+    if (s.thread != kNone && !s.range.empty()) stalls_.push_back(s);
+  std::stable_sort(stalls_.begin(), stalls_.end(),
+                   [](const MemoryStall& a, const MemoryStall& b) {
+                     return std::tie(a.thread, a.range.end) <
+                            std::tie(b.thread, b.range.end);
+                   });
+}
+
+const MemoryStall* PathWalker::StallBefore(ThreadIndex thread, Ns t) const {
+  // The first that ends at or after t, if it began before; else the one ahead.
+  auto at = std::lower_bound(stalls_.begin(), stalls_.end(),
+                             std::make_pair(thread, t),
+                             [](const MemoryStall& s, const auto& key) {
+                               return std::tie(s.thread, s.range.end) <
+                                      std::tie(key.first, key.second);
+                             });
+  if (at != stalls_.end() && at->thread == thread && at->range.begin < t)
+    return &*at;
+  if (at == stalls_.begin() || std::prev(at)->thread != thread) return nullptr;
+  return &*std::prev(at);
+}
+
 ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
                              CallMap* calls,
                              const std::vector<uint8_t>& submits,
@@ -209,9 +239,32 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
       continue;
     }
     const Segment segment = *s;
-    const Ns low = std::max(floor, segment.begin);
+    Ns low = std::max(floor, segment.begin);
     PathCell cell = base;
     cell.state = segment.state;
+    // Making room in memory, on the CPU or asleep in it: nobody else's doing.
+    if (const MemoryStall* stall = StallBefore(current, t)) {
+      if (stall->range.end < t) {
+        low = std::max(low, stall->range.end);
+      } else if (segment.state == ThreadState::kRunning ||
+                 segment.state == ThreadState::kDisk ||
+                 segment.state == ThreadState::kSleeping ||
+                 segment.state == ThreadState::kBlocked) {
+        low = std::max(low, stall->range.begin);
+        cell.reason =
+            stall->compaction ? Reason::kCompaction : Reason::kReclaim;
+        emit(cell, {low, t}, [&](Interval i) {
+          return segment.state == ThreadState::kRunning
+                     ? segment.PagesIn(i.begin, i.end)
+                     : 0;
+        });
+        t = low;
+        hops = 0;
+        continue;
+      } else {
+        low = std::max(low, stall->range.begin);
+      }
+    }
     switch (segment.state) {
       case ThreadState::kRunning:
         calls->ForParts(

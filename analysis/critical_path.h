@@ -131,14 +131,20 @@ class PathWalker {
  public:
   PathWalker(const TraceSource& trace, Timelines* timelines)
       : trace_(trace), timelines_(*timelines) {}
+  // Windows come from the newest to the oldest.
+  void Load(Interval window);
   // Returns the thread that the path is on at the piece's begin.
   ThreadIndex Walk(ProcessIndex process, const StarvedPiece& piece,
                    CallMap* calls, const std::vector<uint8_t>& submits,
                    PathFolder* out);
 
  private:
+  // The thread's last that begins before t; nullptr = none.
+  const MemoryStall* StallBefore(ThreadIndex thread, Ns t) const;
+
   const TraceSource& trace_;
   Timelines& timelines_;
+  std::vector<MemoryStall> stalls_;  // by thread and end
 };
 
 }  // namespace ingero::analysis

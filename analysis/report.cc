@@ -34,6 +34,8 @@ constexpr int64_t kMaxBridged = 10;
 constexpr double kUnseenShare = 0.01;
 // Counters that are read once a second: so far around the window, there is one.
 constexpr Ns kSampleReach{1'100'000'000};
+// Interrupts on a CPU below this share of the window are not worth a line.
+constexpr double kInterruptsMin = 0.05;
 
 Severity SeverityOf(double share) {
   return share >= kHighShare     ? Severity::kHigh
@@ -235,6 +237,7 @@ class Builder {
   double Samples() {
     double percent = 0;
     uint64_t samples = 0;
+    std::map<uint64_t, std::map<uint16_t, uint64_t>> interrupts;  // by CPU
     // Counters as first seen.
     std::map<std::pair<uint16_t, uint64_t>, uint64_t> first;
     auto cursor = source_.trace().Samples(
@@ -261,6 +264,20 @@ class Builder {
         case Metric::kThrottleClock:
           if (s.value != 0) report_.quota_told_apart = true;
           break;
+        case Metric::kMemoryStalls:
+          if (s.value != 0) report_.memory_stalls_recorded = true;
+          break;
+        case Metric::kCpuIrqNs:
+        case Metric::kCpuSoftirqNs:
+          interrupts[s.instance][s.metric] = grown();
+          break;
+        case Metric::kGpuXid:
+          if (report_.window.Contains(s.t))
+            report_.facts.system.push_back(
+                "the NVIDIA driver logged an error at " +
+                FormatDuration(s.t - report_.window.begin) +
+                ": " + s.text);
+          break;
         case Metric::kCgroupQuotaAbove:
           cgroup().above = s.value;
           break;
@@ -283,7 +300,31 @@ class Builder {
           break;
       }
     }
+    Interrupts(interrupts);
     return samples > 0 ? percent / static_cast<double>(samples) / 100.0 : -1;
+  }
+
+  // Time that interrupts took from whoever ran, where it is worth a line. The
+  // kernel counts it by CPU, so it cannot be taken from a thread's account.
+  void Interrupts(
+      const std::map<uint64_t, std::map<uint16_t, uint64_t>>& by_cpu) {
+    uint64_t cpu = 0, most = 0;
+    for (const auto& [n, kinds] : by_cpu) {
+      uint64_t sum = 0;
+      for (const auto& [metric, ns] : kinds) sum += ns;
+      if (sum > most) {
+        most = sum;
+        cpu = n;
+      }
+    }
+    const Ns time(static_cast<int64_t>(most));
+    if (Ratio(time, report_.window.length()) < kInterruptsMin) return;
+    report_.facts.system.push_back(
+        "interrupts took about " + FormatDuration(time) + " of CPU " +
+        std::to_string(cpu) + " (" +
+        FormatPercent(Ratio(time, report_.window.length())) +
+        "), more than of any other: by the kernel's counters a CPU, not told "
+        "apart from the threads that ran there");
   }
 
   void Unscheduled(Work* w) {
@@ -875,9 +916,13 @@ class Builder {
           {"cgroup-quota",
            "the recording does not say how long each wait for a CPU was due to "
            "a quota (this needs a newer kernel, or a newer ingero-kprobe)"});
+    if (kernel && !report_.memory_stalls_recorded)
+      report_.not_evaluated.push_back(
+          {"reclaim-swap",
+           "the recording does not say when threads had to make room in memory "
+           "(this needs a newer ingero-kprobe, or its probes were skipped)"});
     // Known by name, judged by no rule of this version.
-    for (const char* cause : {"reclaim-swap", "lazy-load-stall",
-                              "host-callback", "slow-wakeup", "fork-storm",
+    for (const char* cause : {"lazy-load-stall", "host-callback", "slow-wakeup", "fork-storm",
                               "worker-died", "gpu-shared", "gpu-throttled"})
       report_.not_evaluated.push_back({cause, "no rule in this version"});
   }

@@ -151,6 +151,7 @@ struct TraceFacts {
   std::vector<std::string> streams;  // one sentence each
   std::vector<CoverageFact> coverage;
   std::vector<std::string> missing;  // what was not recorded, and so ...
+  std::vector<std::string> system;  // what samples of the system say
 };
 
 // A cgroup with a CPU quota, or below one.
@@ -186,6 +187,8 @@ struct Report {
   std::map<uint64_t, CpuCgroup> cpu_cgroups;  // by id
   // Each wait for a CPU says how much of it was due to a CPU quota.
   bool quota_told_apart = false;
+  // Reclaim or compaction that a thread had to do itself is in the recording.
+  bool memory_stalls_recorded = false;
 };
 
 // What BuildReport reads: the trace, plus what attribution stored. Rows that

@@ -171,6 +171,14 @@ struct Switch {
   Ns next_throttled;
 };
 
+// A thread had to make room in memory before it got some. Short ones are told
+// together: `range` ends with the last and is as long as all of them.
+struct MemoryStall {
+  Interval range;
+  ThreadIndex thread = kNone;
+  bool compaction = false;  // else reclaim
+};
+
 // State of a thread at some moment.
 struct StateAt {
   ThreadIndex thread = kNone;
@@ -229,6 +237,8 @@ class TraceSource {
   // keyframe's time. Empty (and span().begin) where there is none.
   virtual std::pair<Ns, std::vector<StateAt>> StatesAt(Ns t) const = 0;
   virtual std::unique_ptr<Cursor<Sample>> Samples(Interval window) const = 0;
+  // Those that end in `window`, by end.
+  virtual std::vector<MemoryStall> MemoryStalls(Interval window) const = 0;
 };
 
 }  // namespace ingero::analysis

@@ -577,6 +577,9 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                              static_cast<uint32_t>(row[task_table::kTgid]), t),
               t.value, row[task_table::kCode]));
         }
+        if (row[task_table::kEvent] == INGERO_TASK_EVENT_RECLAIM ||
+            row[task_table::kEvent] == INGERO_TASK_EVENT_COMPACTION)
+          ++facts->memory_stalls;
         ++facts->tasks;
         have_task = task_rows.Next();
       } else {

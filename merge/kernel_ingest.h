@@ -34,6 +34,7 @@ struct KernelFacts {
   std::vector<Knot> knots;      // host-wide
   uint64_t cpus = 0;            // online; 0 = not known
   uint64_t page_cost_ns = 0;    // 0 = not measured
+  uint64_t memory_stalls = 0;   // reclaim and compaction rows
   std::vector<CudaProcess> cuda_processes;
 };
 

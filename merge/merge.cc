@@ -629,6 +629,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("span.begin", span_.begin.value);
   facts.Add("span.end", span_.end.value);
   facts.Add("cpus", static_cast<int64_t>(kernel_facts_.cpus));
+  facts.Add("count.memory_stalls",
+            static_cast<int64_t>(kernel_facts_.memory_stalls));
   facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));
   for (size_t i = 0; i < missing_.size(); ++i)
     facts.Add(fmt::format("missing.{}", i), 0, missing_[i]);

@@ -510,6 +510,28 @@ std::unique_ptr<analysis::Cursor<Sample>> TraceReader::Samples(
       decode);
 }
 
+std::vector<MemoryStall> TraceReader::MemoryStalls(Interval window) const {
+  std::vector<MemoryStall> stalls;
+  if (Fact("count.memory_stalls") == 0) return stalls;
+  auto rows =
+      Cursor(task_table::kSchema, file_->Table(task_table::kSchema.id), window);
+  while (rows->Next()) {
+    using namespace task_table;
+    const auto row = rows->row();
+    if (row[kEvent] != INGERO_TASK_EVENT_RECLAIM &&
+        row[kEvent] != INGERO_TASK_EVENT_COMPACTION)
+      continue;
+    MemoryStall s;
+    s.range = {Ns(rows->time()) - NsOf(row[kCode]), Ns(rows->time())};
+    s.thread = ThreadOfSwitch(static_cast<uint32_t>(row[kTid]),
+                              static_cast<uint32_t>(row[kTgid]), rows->time());
+    s.compaction = row[kEvent] == INGERO_TASK_EVENT_COMPACTION;
+    stalls.push_back(s);
+  }
+  NoteUnreadable(*rows);
+  return stalls;
+}
+
 // ---- ReportSource ---------------------------------------------------------
 
 Interval TraceReader::Widened(Interval window,

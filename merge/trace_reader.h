@@ -66,6 +66,9 @@ class TraceReader : public analysis::ReportSource,
   std::unique_ptr<analysis::Cursor<analysis::Sample>> Samples(
       Interval window) const override;
 
+  std::vector<analysis::MemoryStall> MemoryStalls(
+      Interval window) const override;
+
   // ReportSource
   const analysis::TraceSource& trace() const override { return *this; }
   analysis::TraceFacts facts() const override;

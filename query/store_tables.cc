@@ -111,6 +111,8 @@ const char* ReasonName(analysis::Reason reason) {
     case kSubmitting: return "submitting";
     case kThrottled: return "throttled";
     case kHolderUnseen: return "holder-unseen";
+    case kReclaim: return "reclaim";
+    case kCompaction: return "compaction";
   }
   return nullptr;
 }

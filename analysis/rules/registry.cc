@@ -8,6 +8,7 @@ std::span<const Rule* const> Rules() {
   // first. Whatever is left at the end is "unexplained".
   static constexpr const Rule* kRules[] = {
       &kColdStartRule,         &kPageableCopyRule,
+      &kReclaimSwapRule,
       &kMemoryFaultsRule,      &kCgroupQuotaRule,
       &kLoaderOversubscribedRule,&kCpuOversubscribedRule,
       &kCpuOtherProcessRule,   &kStorageBoundRule,

@@ -21,6 +21,7 @@ extern const Rule kLoaderOversubscribedRule;
 extern const Rule kLockHeldRule;
 extern const Rule kMemoryFaultsRule;
 extern const Rule kPageableCopyRule;
+extern const Rule kReclaimSwapRule;
 extern const Rule kStorageBoundRule;
 extern const Rule kSyncStormRule;
 extern const Rule kUnexplainedRule;

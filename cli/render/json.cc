@@ -106,6 +106,7 @@ Json Trace(const Report& report) {
           {"streams", facts.streams},
           {"coverage", coverage},
           {"missing", facts.missing},
+          {"system", facts.system},
           {"losses", losses},
           {"clock_error_ns", facts.clock_error.value},
           {"tracing_cost_ns", facts.tracing_cost.value},

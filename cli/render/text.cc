@@ -281,6 +281,7 @@ class TextReport {
       coverage.push_back(c.text);
     Facts("Coverage", coverage);
     Facts(Toned(Tone::kYellow, "Missing"), facts.missing);
+    Facts("System", facts.system);
     Losses();
     std::string cost;
     if (facts.clock_error > Ns(0))

@@ -84,6 +84,8 @@ std::string Summary(const Report& r) {
     for (const auto& [cause, lost] : a.causes) parts += lost;
     EXPECT_EQ(parts, a.starved);
   }
+  for (const std::string& line : r.facts.system)
+    out << "system: " << line << "\n";
   for (const NotEvaluated& n : r.not_evaluated)
     if (n.why != "no rule in this version")
       out << "not evaluated: " << n.cause << ": " << n.why << "\n";

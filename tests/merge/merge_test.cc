@@ -463,6 +463,36 @@ TEST(Merge, PagesToldBeforeTheSwitchCountOnce) {
   EXPECT_EQ(summary.activities[0].kernel, Ns(4 * kMs));
 }
 
+TEST(Merge, MemoryStallsReachTheAnalysis) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const auto at = [](int64_t ms) {
+    return static_cast<uint64_t>(kT0 + ms * kMs);
+  };
+  k.Task({.t = kT0, .tid = 100, .tgid = 100, .start_ns = 50, .text = "a"});
+  k.Switch(0, {.t = at(1), .next_tid = 100, .next_tgid = 100});
+  k.Task({.t = at(10), .event = INGERO_TASK_EVENT_RECLAIM, .tid = 100,
+          .tgid = 100, .start_ns = 50, .code = 4 * kMs});
+  k.Task({.t = at(30), .event = INGERO_TASK_EVENT_COMPACTION, .tid = 100,
+          .tgid = 100, .start_ns = 50, .code = kMs});
+  k.Switch(0, {.t = at(40), .prev_tid = 100, .prev_tgid = 100});
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto& trace = store->trace();
+  const auto stalls = trace.MemoryStalls(trace.span());
+  ASSERT_EQ(stalls.size(), 2u);
+  EXPECT_EQ(stalls[0].range,
+            (Interval{Ns(kT0 + 6 * kMs), Ns(kT0 + 10 * kMs)}));
+  EXPECT_FALSE(stalls[0].compaction);
+  EXPECT_EQ(stalls[1].range.length(), Ns(kMs));
+  EXPECT_TRUE(stalls[1].compaction);
+  EXPECT_EQ(trace.threads()[stalls[1].thread].tid, 100u);
+  // By their end.
+  EXPECT_EQ(trace.MemoryStalls({Ns(kT0 + 7 * kMs), Ns(kT0 + 10 * kMs)}).size(),
+            0u);
+}
+
 TEST(Merge, ThrottledWaitsAndCgroupsReachTheAnalysis) {
   TempDir dir;
   KernelStreamBuilder k(kT0);

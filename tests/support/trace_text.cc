@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/histogram.h"
+#include "base/tables.h"
 #include "wire/wire.h"
 
 namespace ingero::testing {
@@ -95,6 +96,13 @@ std::unique_ptr<Cursor<Sample>> MemoryTrace::Samples(Interval window) const {
   return RangeOf<Sample>(samples, window, [](const Sample& s) { return s.t; });
 }
 
+std::vector<MemoryStall> MemoryTrace::MemoryStalls(Interval window) const {
+  std::vector<MemoryStall> rows;
+  for (const MemoryStall& s : stalls)
+    if (window.Contains(s.range.end)) rows.push_back(s);
+  return rows;
+}
+
 std::pair<Ns, std::vector<StateAt>> MemoryTrace::StatesAt(Ns t) const {
   auto end =
       std::upper_bound(keyframes.begin(), keyframes.end(), t,
@@ -152,6 +160,15 @@ class Parser {
       at = end + 1;
     }
     if (Status s = Lines(lines, 0, lines.size(), Ns(0)); !s.ok()) return s;
+    // As of a companion of today.
+    if (!trace.kernel_list.empty()) {
+      Sample recorded{};
+      recorded.t = trace.kernel_list.front().begin;
+      recorded.metric = static_cast<uint16_t>(Metric::kMemoryStalls);
+      recorded.value = 1u << INGERO_TASK_EVENT_RECLAIM |
+                       1u << INGERO_TASK_EVENT_COMPACTION;
+      trace.samples.push_back(recorded);
+    }
     trace.Sort();
     for (Process& p : trace.process_list)
       if (p.last_seen == Ns(0)) p.last_seen = trace.span_value.end;
@@ -370,6 +387,13 @@ class Parser {
       l.severity = o.Has("notice") ? 1 : 2;
       if (o.Has("pid")) l.process = processes_[o.Get("pid")];
       trace.loss_list.push_back(l);
+    } else if (kind == "reclaim" || kind == "compaction") {
+      MemoryStall s;
+      if (w.size() != 4 || !time(w[1], &s.range.begin) ||
+          !time(w[2], &s.range.end) || (s.thread = FindThread(w[3])) == kNone)
+        return Error(i, kind + " BEGIN END TID");
+      s.compaction = kind == "compaction";
+      trace.stalls.push_back(s);
     } else if (kind == "sample") {
       Sample s{};
       if (w.size() < 5 || !time(w[1], &s.t))

@@ -22,6 +22,7 @@
 //   state 0.5s 100 S since=0.1s cpu=0 [syscall=]   part of the keyframe at
 //                                                  0.5s
 //   loss 0.1s 0.2s switch-ring-full 5 [kernel] [pid=100] [notice]
+//   reclaim 10ms 15ms 100             or 'compaction'
 //   sample 1s 18 0 97 [text]          metric instance value
 //   repeat 10 100ms                   the lines up to 'end' ten times, each
 //   end                               time 100 ms later; may nest
@@ -50,6 +51,7 @@ class MemoryTrace : public analysis::TraceSource {
   std::vector<analysis::Call> calls;
   std::vector<analysis::Switch> switches;
   std::vector<analysis::Sample> samples;
+  std::vector<analysis::MemoryStall> stalls;
   std::vector<std::pair<Ns, analysis::StateAt>> keyframes;  // sorted by time
   analysis::TraceFacts facts;
 
@@ -77,6 +79,8 @@ class MemoryTrace : public analysis::TraceSource {
       Interval window) const override;
   std::pair<Ns, std::vector<analysis::StateAt>> StatesAt(Ns t) const override;
   std::unique_ptr<analysis::Cursor<analysis::Sample>> Samples(
+      Interval window) const override;
+  std::vector<analysis::MemoryStall> MemoryStalls(
       Interval window) const override;
 };
 
