@@ -263,10 +263,8 @@ std::string InWindow(const Asked& asked, const char* column = "begin_ns") {
 
 // ---- the tools --------------------------------------------------------------
 
-ToolResult RecordingHealth(Served* served, const Json& arguments, Running*) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  const Json& report = ReportOf(*asked);
+ToolResult RecordingHealth(const Asked& asked, const Json&, Running*) {
+  const Json& report = ReportOf(asked);
   Json trace = report["trace"];
   for (const char* list : {"coverage", "streams", "missing", "losses"})
     trace[list] = Some(trace[list], 20);
@@ -281,10 +279,9 @@ ToolResult RecordingHealth(Served* served, const Json& arguments, Running*) {
           false};
 }
 
-ToolResult TraceStats(Served* served, const Json& arguments, Running*) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  const Json& report = ReportOf(*asked);
+ToolResult TraceStats(const Asked& asked, const Json& arguments,
+                      Running*) {
+  const Json& report = ReportOf(asked);
   return Paged({{"store", report["trace"]["store"]},
                 {"window", report["trace"]["window"]},
                 {"events", report["trace"]["events"]},
@@ -292,10 +289,9 @@ ToolResult TraceStats(Served* served, const Json& arguments, Running*) {
                "operations", report["operations"], arguments);
 }
 
-ToolResult CausalChains(Served* served, const Json& arguments, Running*) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  const Json& report = ReportOf(*asked);
+ToolResult CausalChains(const Asked& asked, const Json& arguments,
+                        Running*) {
+  const Json& report = ReportOf(asked);
   return Paged({{"verdict", report["verdict"]},
                 {"complete", report["trace"]["complete"]},
                 {"window", report["trace"]["window"]},
@@ -303,10 +299,9 @@ ToolResult CausalChains(Served* served, const Json& arguments, Running*) {
                "findings", report["findings"], arguments);
 }
 
-ToolResult PerProcess(Served* served, const Json& arguments, Running*) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  Json processes = ReportOf(*asked)["processes"];
+ToolResult PerProcess(const Asked& asked, const Json& arguments,
+                      Running*) {
+  Json processes = ReportOf(asked)["processes"];
   // Programs with CUDA first, then who used most CPU time.
   std::stable_sort(processes.begin(), processes.end(),
                    [](const Json& a, const Json& b) {
@@ -316,19 +311,17 @@ ToolResult PerProcess(Served* served, const Json& arguments, Running*) {
                      };
                      return key(a) > key(b);
                    });
-  return Paged({{"window", ReportOf(*asked)["trace"]["window"]}}, "processes",
+  return Paged({{"window", ReportOf(asked)["trace"]["window"]}}, "processes",
                processes, arguments);
 }
 
-ToolResult Starvation(Served* served, const Json& arguments,
+ToolResult Starvation(const Asked& asked, const Json& arguments,
                       Running* running) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  const Json& report = ReportOf(*asked);
-  std::string where = InWindow(*asked);
-  if (asked->options.pid) where += fmt::format(" AND pid = {}", *asked->options.pid);
+  const Json& report = ReportOf(asked);
+  std::string where = InWindow(asked);
+  if (asked.options.pid) where += fmt::format(" AND pid = {}", *asked.options.pid);
   auto path = Select(
-      asked->trace,
+      asked.trace,
       "SELECT pid, reason, state, thread_pid, thread_name, culprit_pid, "
       "culprit_name, call, sum(ns) AS ns, sum(ns * known) AS known_ns FROM path "
       "WHERE " + where +
@@ -337,7 +330,7 @@ ToolResult Starvation(Served* served, const Json& arguments,
       15, running);
   if (!path.ok()) return Fail(path.status().message());
   auto seconds = Select(
-      asked->trace,
+      asked.trace,
       "SELECT CAST(at_s AS INTEGER) AS second, pid, device, "
       "sum(iif(state IN ('idle', 'host-copy', 'cold-start'), ns, 0)) AS "
       "starved_ns, sum(iif(state = 'unknown', ns, 0)) AS unknown_ns, "
@@ -356,19 +349,18 @@ ToolResult Starvation(Served* served, const Json& arguments,
                "seconds", seconds->objects, arguments);
 }
 
-ToolResult Timeline(Served* served, const Json& arguments, Running* running) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
+ToolResult Timeline(const Asked& asked, const Json& arguments,
+                    Running* running) {
   int64_t tid = NumberArgument(arguments, "tid", 0);
-  if (tid == 0 && asked->options.pid) tid = *asked->options.pid;
+  if (tid == 0 && asked.options.pid) tid = *asked.options.pid;
   if (tid == 0) return Fail("give 'tid', or 'pid' for its main thread");
-  const std::string at = InWindow(*asked, "t_ns");
+  const std::string at = InWindow(asked, "t_ns");
   const auto limit = static_cast<size_t>(NumberArgument(arguments, "limit", 100));
   int64_t offset = 0;
   const std::string cursor = TextArgument(arguments, "cursor");
   std::from_chars(cursor.data(), cursor.data() + cursor.size(), offset);
   auto rows = Select(
-      asked->trace,
+      asked.trace,
       fmt::format(
           "SELECT * FROM (SELECT t_ns, at_s, 'leaves the CPU' AS what, "
           "prev_state AS detail, prev_syscall AS in_call, NULL AS duration_ns, "
@@ -379,7 +371,7 @@ ToolResult Timeline(Served* served, const Json& arguments, Running* running) {
           "switches WHERE next_tid = {0} AND {1} UNION ALL SELECT begin_ns, "
           "at_s, 'call', class, name, duration_ns, kernel, NULL FROM calls "
           "WHERE tid = {0} AND {2}) ORDER BY t_ns LIMIT {3} OFFSET {4}",
-          tid, at, InWindow(*asked), limit + 1, offset),
+          tid, at, InWindow(asked), limit + 1, offset),
       limit, running);
   if (!rows.ok()) return Fail(rows.status().message());
   const auto shown = static_cast<int64_t>(rows->objects.size());
@@ -395,12 +387,10 @@ ToolResult Timeline(Served* served, const Json& arguments, Running* running) {
           false};
 }
 
-ToolResult SlowestCalls(Served* served, const Json& arguments,
+ToolResult SlowestCalls(const Asked& asked, const Json& arguments,
                         Running* running) {
-  auto asked = Ask(served, arguments);
-  if (!asked.ok()) return Fail(asked.status().message());
-  std::string where = InWindow(*asked);
-  if (asked->options.pid) where += fmt::format(" AND pid = {}", *asked->options.pid);
+  std::string where = InWindow(asked);
+  if (asked.options.pid) where += fmt::format(" AND pid = {}", *asked.options.pid);
   if (std::string name = TextArgument(arguments, "name"); !name.empty()) {
     if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRST"
                                "UVWXYZ0123456789_") != name.npos)
@@ -412,7 +402,7 @@ ToolResult SlowestCalls(Served* served, const Json& arguments,
   const std::string cursor = TextArgument(arguments, "cursor");
   std::from_chars(cursor.data(), cursor.data() + cursor.size(), offset);
   auto rows = Select(
-      asked->trace,
+      asked.trace,
       fmt::format(
           "SELECT c.*, s.running_ns, s.runnable_ns, s.sleeping_ns, s.io_ns, "
           "s.unknown_ns, s.holder_name, s.holder_pid, s.waker_name, s.waker_pid "
@@ -636,44 +626,59 @@ Offer MakeOffer(const std::string& db) {
                        1000)},
       {"cursor", Text("next_cursor of the answer before")}};
   const Json both = With(part, pages);
+  using OfStore = ToolResult (*)(Served*, const Json&, Running*);
+  using OfPart = ToolResult (*)(const Asked&, const Json&, Running*);
   const auto tool = [&](const char* name, const char* title,
-                        const char* description, Json input, auto* function) {
+                        const char* description, Json input,
+                        OfStore function) {
     return Tool{name, title, description, std::move(input),
                 [served, function](const Json& arguments, Running* running) {
                   const std::lock_guard lock(served->mutex());
                   return function(served.get(), arguments, running);
                 }};
   };
+  // Those that take a part of the recording.
+  const auto part_tool = [&](const char* name, const char* title,
+                             const char* description, Json input,
+                             OfPart function) {
+    return Tool{name, title, description, std::move(input),
+                [served, function](const Json& arguments, Running* running) {
+                  const std::lock_guard lock(served->mutex());
+                  auto asked = Ask(served.get(), arguments);
+                  return asked.ok() ? function(*asked, arguments, running)
+                                    : Fail(asked.status().message());
+                }};
+  };
   Offer offer;
   offer.instructions = kInstructions;
   offer.tools = {
-      tool("get_recording_health", "What was recorded, and what was not",
+      part_tool("get_recording_health", "What was recorded, and what was not",
            "Coverage of CUDA calls, losses, clock error, what could not be "
            "judged. Ask this first.",
            Schema(part), RecordingHealth),
-      tool("get_causal_chains", "What starved the GPU",
+      part_tool("get_causal_chains", "What starved the GPU",
            "The verdict and the findings, most lost time first: cause, claim, "
            "time lost (ns), who, evidence with the query behind it, advice with "
            "the gain. The same objects as `ingero explain --json`.",
            Schema(both), CausalChains),
-      tool("get_starvation", "When the GPU starved, and on whom it waited",
+      part_tool("get_starvation", "When the GPU starved, and on whom it waited",
            "Idle time of each GPU (at least, at most), the critical path by "
            "thread, state and reason, and feeding second by second.",
            Schema(both), Starvation),
-      tool("get_trace_stats", "Operations and their percentiles",
+      part_tool("get_trace_stats", "Operations and their percentiles",
            "CUDA and library calls by process and function: count, total, p50, "
            "p95, p99, max (ns), errors, bytes; first uses apart.",
            Schema(both), TraceStats),
-      tool("get_per_process_breakdown", "What each process did",
+      part_tool("get_per_process_breakdown", "What each process did",
            "Time running, waiting for a CPU, asleep, waiting for disks (ns), "
            "switches, faults, pages, exit; programs with CUDA first.",
            Schema(both), PerProcess),
-      tool("get_timeline", "What one thread did, event by event",
+      part_tool("get_timeline", "What one thread did, event by event",
            "Context switches and CUDA calls of one thread in order of time: "
            "give tid, or pid for its main thread, and a short window.",
            Schema(With(both, {{"tid", Number("thread", 1, 1 << 30)}})),
            Timeline),
-      tool("get_slowest_calls", "The slowest calls, and what they waited for",
+      part_tool("get_slowest_calls", "The slowest calls, and what they waited for",
            "Calls that the program made itself, slowest first, with the time in "
            "which their thread ran, waited for a CPU, slept (ns).",
            Schema(With(both, {{"name", Text("only this function")}})),
