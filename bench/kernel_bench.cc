@@ -2,13 +2,17 @@
 // What the companion's programs add to a context switch and to a page touch.
 //
 //   sudo kernel_bench [rounds [cgroup]]
+//   sudo kernel_bench rounds --cpus 1,2,4,8,15
 //
 // Pipe ping-pong of two processes on the last CPU, and touching of fresh
 // pages, in windows of 60 ms that alternate between: no program, an empty one,
 // a bare 48-byte ring record, that and a look at the clock at each waking (the
-// least that knowing the waker needs), all of ours, and those with --pages raw. CPU time, which other load on
-// the machine changes less than time passed. Medians of the differences to
-// "none" of the same round; the last column is the ratio to the bare record.
+// least that knowing the waker needs), all of ours, and those with --pages raw.
+// CPU time, which other load on the machine changes less than time passed.
+// Medians of the differences to "none" of the same round; the last column is
+// the ratio to the bare record.
+// --cpus: what ours add with a ping-pong on so many CPUs at once (CPU 0 reads);
+// budget: at most 1.2 times what they add on one.
 // cgroup: the folder of one to run in, as /sys/fs/cgroup/cpu/a/b; threads below
 // the root group cost more, since a CPU quota may hold them.
 // Budgets: ours at most 1.6x bare per switch; at most 30 ns a page.
@@ -57,10 +61,11 @@ double CpuNs(clockid_t clock) {
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// A partner that echoes a byte; this thread and it share one CPU.
+// A partner that echoes a byte; it and the thread that measures share one CPU.
 class PingPong {
  public:
-  PingPong() {
+  explicit PingPong(int cpu) : cpu_(cpu) {
+    Pin(cpu_);
     if (pipe(there_) != 0 || pipe(back_) != 0) Die("pipe");
     child_ = fork();
     if (child_ == 0) {
@@ -77,6 +82,7 @@ class PingPong {
   }
   // ns per switch.
   double Measure() {
+    Pin(cpu_);
     char c = 0;
     long rounds = 0;
     clockid_t child;
@@ -96,9 +102,24 @@ class PingPong {
   }
 
  private:
+  int cpu_;
   int there_[2], back_[2];
   pid_t child_;
 };
+
+// ns per switch, of all of them at once.
+double MeasureAll(std::vector<PingPong>* pairs) {
+  std::vector<double> ns(pairs->size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < pairs->size(); ++i)
+    threads.emplace_back([&, i] { ns[i] = (*pairs)[i].Measure(); });
+  double sum = 0;
+  for (size_t i = 0; i < threads.size(); ++i) {
+    threads[i].join();
+    sum += ns[i];
+  }
+  return sum / static_cast<double>(ns.size());
+}
 
 // ns per fresh page.
 double TouchPages() {
@@ -129,11 +150,78 @@ double Median(std::vector<double> v) {
 
 int Ignore(void*, void*, size_t) { return 0; }
 
+using Values = std::map<std::string, std::vector<double>>;
+
+// Median of the differences to "none" of the same round.
+double Added(const Values& ns, const std::string& mode) {
+  std::vector<double> differences;
+  const std::vector<double>& none = ns.at("none");
+  for (size_t r = 0; r < none.size(); ++r)
+    differences.push_back(ns.at(mode)[r] - none[r]);
+  return Median(differences);
+}
+
+std::vector<int> ParseCpus(const char* text) {
+  std::vector<int> counts;
+  for (const char* at = text; *at != '\0';) {
+    char* end;
+    counts.push_back(static_cast<int>(std::strtol(at, &end, 10)));
+    if (end == at || counts.back() < 1) return {};
+    at = *end == ',' ? end + 1 : end;
+  }
+  return counts;
+}
+
+// How what ours add grows with the number of CPUs that switch at once.
+int MeasureScaling(ingero::kernel_probe::Loader* loader,
+                   const std::vector<int>& counts, int cpus, int rounds) {
+  std::map<int, Values> ns;
+  for (const int count : counts) {
+    if (count > cpus - 1) {
+      std::fprintf(stderr, "kernel_bench: --cpus %d: there are %d, and CPU 0 "
+                   "reads\n", count, cpus);
+      return 1;
+    }
+    std::vector<PingPong> pairs;
+    pairs.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) pairs.emplace_back(cpus - 1 - i);
+    if (!loader->AttachTaskProbes().ok()) Die("attaching");
+    loader->DumpTasks();
+    loader->Detach();
+    for (int round = 0; round < rounds; ++round)
+      for (const char* mode : {"none", "ours"}) {
+        if (std::string(mode) == "ours" &&
+            (!loader->AttachTaskProbes().ok() ||
+             !loader->AttachScheduler().ok()))
+          Die("attaching");
+        ns[count][mode].push_back(MeasureAll(&pairs));
+        loader->Detach();
+      }
+  }
+  std::printf("%-6s %16s %16s %12s\n", "CPUs", "ns per switch", "ours add",
+              "x one CPU");
+  const double one = Added(ns.at(counts[0]), "ours");
+  for (const int count : counts) {
+    const double added = Added(ns.at(count), "ours");
+    std::printf("%-6d %16.0f %16.0f %12.2f\n", count,
+                Median(ns.at(count)["none"]), added, added / one);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
-  if (argc > 2) {
+  const bool scaling = argc > 2 && std::string(argv[2]) == "--cpus";
+  const std::vector<int> counts =
+      scaling && argc > 3 ? ParseCpus(argv[3]) : std::vector<int>();
+  if (rounds < 1 || (scaling && counts.empty())) {
+    std::fprintf(stderr, "kernel_bench: usage: kernel_bench [rounds [cgroup]], "
+                 "or kernel_bench rounds --cpus 1,2,4\n");
+    return 2;
+  }
+  if (argc > 2 && !scaling) {
     const std::string procs = std::string(argv[2]) + "/cgroup.procs";
     std::FILE* file = std::fopen(procs.c_str(), "w");
     if (file == nullptr || std::fputs("0", file) < 0 || std::fclose(file) != 0)
@@ -178,8 +266,13 @@ int main(int argc, char** argv) {
     }
   });
 
-  Pin(cpus - 1);
-  PingPong ping_pong;
+  if (scaling) {
+    const int status = MeasureScaling(loader->get(), counts, cpus, rounds);
+    stop = true;
+    reader.join();
+    return status;
+  }
+  PingPong ping_pong(cpus - 1);
   // Storage exists before the first switch, as in a recording.
   if (!(*loader)->AttachTaskProbes().ok()) Die("attaching");
   (*loader)->DumpTasks();
@@ -190,7 +283,7 @@ int main(int argc, char** argv) {
 
   const std::vector<std::string> modes = {"none", "empty", "bare", "waking",
                                           "ours", "raw"};
-  std::map<std::string, std::vector<double>> switch_ns, page_ns;
+  Values switch_ns, page_ns;
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < modes.size(); ++i) {
       // Another order each round.
@@ -219,23 +312,15 @@ int main(int argc, char** argv) {
   stop = true;
   reader.join();
 
-  const auto added = [&](const std::map<std::string, std::vector<double>>& ns,
-                         const std::string& mode) {
-    std::vector<double> differences;
-    for (int r = 0; r < rounds; ++r)
-      differences.push_back(ns.at(mode)[static_cast<size_t>(r)] -
-                            ns.at("none")[static_cast<size_t>(r)]);
-    return Median(differences);
-  };
-  const double bare = added(switch_ns, "bare");
+  const double bare = Added(switch_ns, "bare");
   std::printf("switch: %.0f ns without a program (pipe, one CPU)\n",
               Median(switch_ns["none"]));
   std::printf("page:   %.0f ns without a program\n", Median(page_ns["none"]));
   std::printf("%-6s %14s %12s %12s\n", "", "ns per switch", "ns per page",
               "x bare");
   for (const char* mode : {"empty", "bare", "waking", "ours", "raw"})
-    std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, added(switch_ns, mode),
-                added(page_ns, mode), added(switch_ns, mode) / bare);
+    std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, Added(switch_ns, mode),
+                Added(page_ns, mode), Added(switch_ns, mode) / bare);
   ring_buffer__free(rings);
   bpf_object__close(object);
   return 0;
