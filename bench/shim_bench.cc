@@ -47,6 +47,7 @@
 #include <vector>
 
 #include "merge/cuda_stream.h"
+#include "tests/preload/nvtx_stand_in.h"
 
 #ifdef BENCH_OBJECT
 #include <bpf/libbpf.h>
@@ -431,6 +432,9 @@ int Count(const std::string& which, int n) {
   if (which == "bare5" || which == "shim5") {
     auto* f = which == "bare5" ? bare_5 : cudaMemcpyAsync;
     Plain([=] { return Do(f); }, n);
+  } else if (which == "bareRange" || which == "shimRange") {
+    Do(cudaMemcpyAsync);  // the stream begins
+    Plain([] { return nvtxRangePushA("range") + nvtxRangePop(); }, n);
   } else if (which == "shimLibrary") {
     Plain([] { return Do(cudnnBench); }, n);
   } else if (which == "bare11" || which == "shim11") {
