@@ -293,14 +293,16 @@ inline constexpr TableSchema kSchema{22, "op_summary", kColumns, true};
 // domain NUL name.
 namespace nvtx_table {
 enum Col : size_t {
-  kT, kDuration, kTid,  // tid of the thread that ended it
+  kT, kDuration, kTid,  // tid of the thread that ended it; kOpen: began it
   kKind,                // enum ingero_nvtx_kind
+  kOpen,  // 1: it had no end, and lasted to that of its process or the trace
   kCount
 };
 inline constexpr Column kColumns[] = {{"begin_ns", kDelta},
                                       {"duration_ns", kPlain},
                                       {"tid", kDelta},
-                                      {"kind", kPlain}};
+                                      {"kind", kPlain},
+                                      {"open", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{23, "nvtx", kColumns, true};
 }  // namespace nvtx_table

@@ -151,6 +151,7 @@ void PrintNvtx(const View& view, const std::vector<NvtxSummary>& ranges,
       if (name.empty()) name = "(no name)";
       if (!r.domain.empty())
         name = SanitizeForTerminal(r.domain, 64) + ": " + name;
+      if (r.open) name += " (open at the end)";
       std::vector<std::string> row = {name, FormatCount(r.count)};
       for (Ns t : {r.average, r.p50, r.max, r.total})
         row.push_back(r.mark ? "mark" : FormatDuration(t));
@@ -168,6 +169,7 @@ Json ToJson(const View& view, const NvtxSummary& r) {
   return {{"domain", r.domain},
           {"name", r.name},
           {"kind", r.mark ? "mark" : "range"},
+          {"open", r.open},
           {"process", view.Identity(r.process)},
           {"count", r.count},
           {"total_ns", r.total.value},

@@ -330,16 +330,16 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   return IngestedCalls{count, layers, damaged};
 }
 
-Result<uint64_t> IngestRanges(const CudaStream& stream,
-                              const CudaTarget& target, Lives* lives,
-                              StoreWriter* writer) {
+Result<IngestedRanges> IngestRanges(const CudaStream& stream,
+                                    const CudaTarget& target, Lives* lives,
+                                    StoreWriter* writer) {
   using namespace nvtx_table;
   struct Row {
     std::array<uint64_t, kCount> values;
     std::string text;
   };
   std::vector<Row> block;
-  uint64_t count = 0;
+  IngestedRanges ranges;
   const auto flush = [&]() -> Status {
     // They come by their end; within a block they are by begin.
     std::stable_sort(block.begin(), block.end(), [](const Row& a, const Row& b) {
@@ -353,25 +353,29 @@ Result<uint64_t> IngestRanges(const CudaStream& stream,
     return writer->PutRows(&rows, target.process);
   };
   INGERO_RETURN_IF_ERROR(stream.EachRange([&](const WireRange& r) -> Status {
-    const int64_t end = target.clock->ToNs(r.end_ticks);
+    int64_t end = target.clock->ToNs(r.end_ticks);
     const int64_t begin = std::min(end, target.clock->ToNs(r.start_ticks));
-    // A range may begin long before the first CUDA call, and so the stream.
-    if (Ns(end) < target.plausible.begin || Ns(end) > target.plausible.end ||
-        begin < 0)
+    if (r.open && Ns(begin) <= target.plausible.end)
+      end = std::max({begin, target.end_of_unfinished.value,
+                      std::min(end, target.plausible.end.value)});
+    // A range may lie long before the first CUDA call, and so the stream.
+    if (begin < 0 || Ns(end) > target.plausible.end) {
+      ++ranges.damaged;
       return {};
-    const analysis::ThreadIndex thread =
-        lives->ForStreamThread(target.process, r.tid, Ns(end));
+    }
+    const analysis::ThreadIndex thread = lives->ForStreamThread(
+        target.process, r.tid, Ns(r.open ? begin : end));
     Row row;
     row.values = {static_cast<uint64_t>(begin),
                   static_cast<uint64_t>(end - begin),
-                  lives->threads()[thread].tid, r.kind};
+                  lives->threads()[thread].tid, r.kind, r.open};
     row.text = stream.NvtxName(r.domain) + '\0' + stream.NvtxName(r.name);
     block.push_back(std::move(row));
-    ++count;
+    ++ranges.count;
     return block.size() >= kBlockRows ? flush() : Status();
   }));
   INGERO_RETURN_IF_ERROR(flush());
-  return count;
+  return ranges;
 }
 
 }  // namespace ingero::merge

@@ -55,10 +55,15 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
                              StoreWriter* writer,
                              const std::function<void(uint64_t)>& progress);
 
-// Writes the NVTX ranges of one stream; returns how many.
-Result<uint64_t> IngestRanges(const CudaStream& stream,
-                              const CudaTarget& target, Lives* lives,
-                              StoreWriter* writer);
+struct IngestedRanges {
+  uint64_t count = 0;
+  uint64_t damaged = 0;  // left out: after CudaTarget::plausible
+};
+
+// Writes the NVTX ranges of one stream.
+Result<IngestedRanges> IngestRanges(const CudaStream& stream,
+                                    const CudaTarget& target, Lives* lives,
+                                    StoreWriter* writer);
 
 }  // namespace ingero::merge
 

@@ -39,6 +39,10 @@ constexpr uint64_t kOrderSlackTicks = 1 << 13;
 // after the thread's last one.
 constexpr uint64_t kSampleGapTicks = uint64_t{1} << 31;
 
+// A process has 1,024 ranges open at most, and each of its threads 64: more are
+// those whose ends lie in slots that come later, or were lost.
+constexpr size_t kMostOpen = 1 << 20;
+
 // Smallest size of a kind that this version decodes; 0 = skipped knowingly;
 // nullopt = a newer kind.
 std::optional<size_t> KindBytes(uint8_t kind) {
@@ -108,12 +112,24 @@ bool IsSound(std::string_view record) {
     case INGERO_RECORD_COVERAGE:
       return Load<ingero_coverage>(record).way != 0 &&
              IsText(tail(sizeof(ingero_coverage)));
+    case INGERO_RECORD_NVTX_BEGIN:
+      return record.size() == sizeof(ingero_nvtx_begin) &&
+             Load<ingero_nvtx_begin>(record).start_ticks != 0 &&
+             (Load<ingero_record>(record).flags == INGERO_NVTX_NESTED ||
+              Load<ingero_record>(record).flags == INGERO_NVTX_PROCESS);
     case INGERO_RECORD_GPU_ACTIVITY:
     case INGERO_RECORD_STACK:
       return false;
     default:
       return true;
   }
+}
+
+// Of an NVTX record that comes in a slot of that thread.
+template <typename Record>
+uint32_t TidOf(std::string_view record, uint32_t slot_tid) {
+  const uint32_t tid = Load<Record>(record).tid;
+  return tid != 0 ? tid : slot_tid;
 }
 
 // Of values that should not fall: false where one lies out of a longest run of
@@ -309,7 +325,9 @@ Status CudaStream::Index() {
       ingero_block_header h;
       INGERO_ASSIGN_OR_RETURN(const bool whole, read_header(i, &h));
       if (!whole) {
-        if (!copying) Count(INGERO_LOSS_TORN_TAIL, 1);
+        if (copying) continue;
+        Count(INGERO_LOSS_TORN_TAIL, 1);
+        cut_ = true;
         continue;
       }
       if (h.magic == 0) {
@@ -403,9 +421,10 @@ Status CudaStream::Index() {
   for (uint64_t lost : stream_.header.lost) hash = Mix(hash, lost);
   std::string records;
   SlotClock clock;
-  uint32_t slot = 0, sequence = 0;
+  uint32_t slot = 0, sequence = 0, tid = 0;
   for (Block& b : blocks_) {
     if (b.slot != slot) clock = {};
+    if (b.slot != slot || tid == 0) tid = b.tid;
     if (b.slot != slot || b.sequence != sequence + 1) clock.sampled = false;
     slot = b.slot;
     sequence = b.sequence;
@@ -415,11 +434,14 @@ Status CudaStream::Index() {
       hash = Mix(Mix(hash, f.start_ticks), f.func);
     const uint32_t claimed = b.record_bytes;
     INGERO_RETURN_IF_ERROR(ReadRecords(b, &records));
-    if (records.size() < claimed) Count(INGERO_LOSS_TORN_TAIL, 1);
+    if (records.size() < claimed) {
+      Count(INGERO_LOSS_TORN_TAIL, 1);
+      cut_ = true;
+    }
     FindBadCalls(&b, records, &clock);
     b.last_end = clock.last_end;
     if (b.live) DropFalseInFlight(&b, clock);
-    Scan(&b, records);
+    Scan(&b, records, &tid);
     if (b.record_bytes < claimed)
       clock.sampled = false;  // samples may be missing
     else if (claimed != 0 && !(b.live && running) && !b.checked)
@@ -440,6 +462,7 @@ Status CudaStream::Index() {
     if (stream_.header.lost[i] > ranged && FindLoss(i) != nullptr)
       Count(static_cast<ingero_loss>(i), stream_.header.lost[i] - ranged);
   }
+  DropDoubtfulOpen();
   return {};
 }
 
@@ -640,7 +663,16 @@ void CudaStream::DropOddKnots() {
     Count(INGERO_LOSS_DAMAGED_BLOCK, before - knots_.size());
 }
 
-void CudaStream::Scan(Block* block, std::string_view records) {
+template <typename Record>
+CudaStream::RangeKey CudaStream::KeyOf(std::string_view record,
+                                       uint32_t slot_tid) {
+  const auto n = Load<Record>(record);
+  return {n.start_ticks, n.name, n.domain,
+          n.r.flags == INGERO_NVTX_NESTED ? TidOf<Record>(record, slot_tid) : 0,
+          n.r.flags};
+}
+
+void CudaStream::Scan(Block* block, std::string_view records, uint32_t* tid) {
   size_t at = 0;
   size_t next_bad = 0;
   const bool newer = stream_.header.minor > INGERO_WIRE_MINOR;
@@ -675,6 +707,7 @@ void CudaStream::Scan(Block* block, std::string_view records) {
       }
       case INGERO_RECORD_THREAD: {
         const auto t = Load<ingero_thread>(record);
+        *tid = t.tid;
         ThreadName& name = threads_[t.tid];
         name.comm = FixedText(t.comm);
         name.first_ticks = t.start_ticks;
@@ -750,6 +783,16 @@ void CudaStream::Scan(Block* block, std::string_view records) {
       }
       case INGERO_RECORD_NVTX:
         ++ranges_;
+        if (const auto at = open_.find(KeyOf<ingero_nvtx>(record, *tid));
+            at != open_.end())
+          open_.erase(at);
+        break;
+      case INGERO_RECORD_NVTX_BEGIN:
+        if (open_.size() < kMostOpen)
+          open_.emplace(KeyOf<ingero_nvtx_begin>(record, *tid),
+                        TidOf<ingero_nvtx_begin>(record, *tid));
+        else
+          Count(INGERO_LOSS_RANGES, 1);
         break;
       case INGERO_RECORD_NVTX_NAME: {
         const auto n = Load<ingero_nvtx_name>(record);
@@ -774,9 +817,26 @@ const std::string& CudaStream::NvtxName(uint32_t id) const {
   return it == nvtx_names_.end() ? none : it->second;
 }
 
+// Where an end may have been lost after a begin, whether that range was open is
+// not known.
+void CudaStream::DropDoubtfulOpen() {
+  uint64_t doubtful_until = cut_ ? UINT64_MAX : 0;
+  for (const Loss& l : losses_)
+    if (l.loss == INGERO_LOSS_WRITE_FAILED || l.loss == INGERO_LOSS_NO_SLOT ||
+        l.loss == INGERO_LOSS_REENTRANT || l.loss == INGERO_LOSS_DAMAGED_BLOCK)
+      doubtful_until = std::max(doubtful_until,
+                                l.last_ticks == 0 ? UINT64_MAX : l.last_ticks);
+  const size_t doubtful = std::erase_if(open_, [&](const auto& range) {
+    return range.first.start_ticks <= doubtful_until;
+  });
+  if (doubtful > 0) Count(INGERO_LOSS_RANGES, doubtful);
+}
+
 Status CudaStream::EachRange(
     const std::function<Status(const WireRange&)>& visit) const {
-  if (ranges_ == 0) return {};
+  if (ranges_ == 0 && open_.empty()) return {};
+  OpenRanges open = open_;
+  uint64_t last = last_ticks_;
   std::string records;
   uint32_t slot = 0, tid = 0;
   bool first = true;
@@ -794,11 +854,24 @@ Status CudaStream::EachRange(
       if (r.kind == INGERO_RECORD_THREAD) tid = Load<ingero_thread>(rest).tid;
       if (r.kind != INGERO_RECORD_NVTX) continue;
       const auto n = Load<ingero_nvtx>(rest);
-      INGERO_RETURN_IF_ERROR(
-          visit({n.start_ticks, n.start_ticks + n.duration_ticks, tid, n.name,
-                 n.domain, r.flags}));
+      // Its begin may lie in a slot that comes later.
+      if (const auto began = open.empty()
+                                 ? open.end()
+                                 : open.find(KeyOf<ingero_nvtx>(rest, tid));
+          began != open.end())
+        open.erase(began);
+      const WireRange range{n.start_ticks, n.start_ticks + n.duration_ticks,
+                            TidOf<ingero_nvtx>(rest, tid), n.name, n.domain,
+                            r.flags};
+      last = std::max(last, range.end_ticks);
+      INGERO_RETURN_IF_ERROR(visit(range));
     }
   }
+  for (const auto& [key, began_by] : open)
+    last = std::max(last, key.start_ticks);
+  for (const auto& [key, began_by] : open)
+    INGERO_RETURN_IF_ERROR(visit({key.start_ticks, last, began_by, key.name,
+                                  key.domain, key.kind, true}));
   return {};
 }
 

@@ -17,12 +17,14 @@
 // A running process may go on writing. LIVE blocks are copied first and the
 // index made afterwards, so a record is in at least one of both.
 //
-// Memory: names, knots, and for a running process its LIVE blocks; a reader
-// one block for each thread that was active at the same time.
+// Memory: names, knots, begins of ranges whose end was not met yet (up to a
+// bound), and for a running process its LIVE blocks; a reader one block for
+// each thread that was active at the same time.
 #ifndef INGERO_MERGE_CUDA_STREAM_H_
 #define INGERO_MERGE_CUDA_STREAM_H_
 
 #include <array>
+#include <compare>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,9 +54,10 @@ struct WireCall {
 // An NVTX range.
 struct WireRange {
   uint64_t start_ticks = 0, end_ticks = 0;
-  uint32_t tid = 0;  // that ended it, as the process sees it
+  uint32_t tid = 0;  // that ended it (open: began it), as the process sees it
   uint32_t name = 0, domain = 0;  // of nvtx_names(); 0 = none
   uint8_t kind = 0;  // enum ingero_nvtx_kind
+  bool open = false;  // no end; end_ticks: the last that is known of the stream
 };
 
 class CudaStream {
@@ -96,7 +99,7 @@ class CudaStream {
   // Of a range or its domain; "" = none, or lost.
   const std::string& NvtxName(uint32_t id) const;
   uint64_t ranges() const { return ranges_; }
-  // All ranges, slot by slot, each slot's by their end.
+  // All ranges, slot by slot, each slot's by their end; then the open ones.
   Status EachRange(const std::function<Status(const WireRange&)>& visit) const;
   const std::string& exe() const { return exe_; }
   const std::string& cmdline() const { return cmdline_; }
@@ -135,13 +138,26 @@ class CudaStream {
     bool sampled = false;     // a clock sample was seen
   };
 
+  // What a range's begin and end have in common.
+  struct RangeKey {
+    uint64_t start_ticks;
+    uint32_t name, domain, tid;  // tid: 0 where another thread may end it
+    uint8_t kind;
+    auto operator<=>(const RangeKey&) const = default;
+  };
+  // Record: ingero_nvtx or ingero_nvtx_begin.
+  template <typename Record>
+  static RangeKey KeyOf(std::string_view record, uint32_t slot_tid);
+  using OpenRanges = std::multimap<RangeKey, uint32_t>;  // tid that began it
+
   explicit CudaStream(OpenStream stream) : stream_(std::move(stream)) {}
   Status Index();
   Result<bool> IsWhole(ingero_block_header* header, uint64_t index) const;
   void RangeOfDamaged(uint32_t slot, uint32_t sequence);
   void DropAbsurdCounts();
   Result<bool> IsWritten(const Block& live) const;
-  void Scan(Block* block, std::string_view records);
+  void Scan(Block* block, std::string_view records, uint32_t* tid);
+  void DropDoubtfulOpen();
   void FindBadCalls(Block* block, std::string_view records, SlotClock* clock);
   Status LookBehind(const Block& block, const SlotClock& clock);
   void DropFalseInFlight(Block* block, const SlotClock& clock);
@@ -157,12 +173,14 @@ class CudaStream {
   std::map<uint32_t, ThreadName> threads_;
   std::vector<Coverage> coverage_;
   std::map<uint32_t, std::string> nvtx_names_;
+  OpenRanges open_;  // begun, with no end behind it
   std::string exe_, cmdline_;
   std::vector<Loss> losses_;
   DamageLines damage_;
   uint64_t calls_ = 0, ranges_ = 0, self_ticks_ = 0;
   uint64_t first_ticks_ = 0, last_ticks_ = 0;
   uint64_t fingerprint_ = 0;
+  bool cut_ = false;  // bytes are missing at the end of the file
 };
 
 // All calls of a stream, by (start, depth): an outer call precedes the calls

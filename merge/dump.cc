@@ -273,7 +273,10 @@ Status DumpCuda(const std::string& path, const Sink& sink) {
       if (!sink.Wants(begin)) return Status();
       Line line(sink.format, "nvtx");
       line.Signed("begin_ns", begin);
-      line.Signed("duration_ns", ns(r.end_ticks) - begin);
+      if (r.open)
+        line.Number("open", 1);
+      else
+        line.Signed("duration_ns", ns(r.end_ticks) - begin);
       line.Number("tid", r.tid);
       line.Number("kind", r.kind);
       line.Text("domain", stream->NvtxName(r.domain));

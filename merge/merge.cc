@@ -444,11 +444,11 @@ Status Merger::WriteEvents(StoreWriter* writer) {
                                      std::max<uint64_t>(s.calls(), 1)),
                              calls_ + n);
                     }));
-    INGERO_ASSIGN_OR_RETURN(const uint64_t ranges,
+    INGERO_ASSIGN_OR_RETURN(const IngestedRanges ranges,
                             IngestRanges(s, target, &lives_, writer));
-    ranges_ += ranges;
-    if (c.calls.damaged > 0)
-      c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, c.calls.damaged);
+    ranges_ += ranges.count;
+    if (const uint64_t damaged = c.calls.damaged + ranges.damaged; damaged > 0)
+      c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, damaged);
     calls_ += c.calls.count;
   }
   lives_.Finish();

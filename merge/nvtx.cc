@@ -18,7 +18,7 @@ std::vector<NvtxSummary> SummarizeNvtx(const TraceReader& reader,
     uint64_t count = 0, total = 0, max = 0;
     Histogram histogram;
   };
-  std::map<std::tuple<uint32_t, bool, std::string>, Totals> totals;
+  std::map<std::tuple<uint32_t, bool, bool, std::string>, Totals> totals;
   // Ranges may begin before the first event of the span.
   if (window.begin <= reader.span().begin) window.begin = Ns(INT64_MIN);
   if (window.end >= reader.span().end) window.end = Ns(INT64_MAX);
@@ -28,7 +28,7 @@ std::vector<NvtxSummary> SummarizeNvtx(const TraceReader& reader,
     using namespace nvtx_table;
     const auto row = rows->row();
     Totals& t = totals[{rows->owner(), row[kKind] == INGERO_NVTX_MARK,
-                        std::string(rows->text())}];
+                        row[kOpen] != 0, std::string(rows->text())}];
     ++t.count;
     t.total += row[kDuration];
     t.max = std::max(t.max, row[kDuration]);
@@ -40,13 +40,14 @@ std::vector<NvtxSummary> SummarizeNvtx(const TraceReader& reader,
   const auto ns = [](uint64_t v) { return Ns(static_cast<int64_t>(v)); };
   for (const auto& [key, t] : totals) {
     NvtxSummary s;
-    const std::string& text = std::get<2>(key);
+    const std::string& text = std::get<3>(key);
     const size_t nul = std::min(text.find('\0'), text.size());
     s.process = std::get<0>(key);
     if (s.process >= reader.processes().size()) continue;
     s.domain = text.substr(0, nul);
     s.name = nul < text.size() ? text.substr(nul + 1) : "";
     s.mark = std::get<1>(key);
+    s.open = std::get<2>(key);
     s.count = t.count;
     s.total = ns(t.total);
     s.average = ns(t.total / t.count);

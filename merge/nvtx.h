@@ -18,6 +18,7 @@ struct NvtxSummary {
   analysis::ProcessIndex process = analysis::kNone;
   std::string domain, name;
   bool mark = false;  // a moment, not a range
+  bool open = false;  // without an end: as long as they are known to have lasted
   uint64_t count = 0;
   Ns total, average, p50, p95, p99, max;
 };

@@ -5,15 +5,19 @@
  * InitializeInjectionNvtx2() and lets it put callbacks into its function
  * tables. Each module that contains the header does so by itself.
  *
- * Ranges are written when they end, and only once the process records CUDA
- * calls: a process without any leaves no file.
+ * A range is written twice, when it begins and when it ends: what a killed
+ * process was in shows. Before the first CUDA call there is no stream, and a
+ * process without any leaves no file: until then ranges are kept in a table,
+ * which the thread that opens the stream writes out.
  *
- * Threads: callbacks from any. Names are found without a lock; open ranges of
- *          push and pop lie in memory of their thread.
- * Fork:    names that were written and open ranges are wiped, registered
- *          strings and domains stay.
+ * Threads: callbacks from any. Names are found and the table is filled without
+ *          a lock; open ranges of push and pop lie in memory of their thread.
+ * Fork:    names that were written, the table and open ranges are wiped;
+ *          registered strings and domains stay.
  * Limits:  NAMES distinct names of NAME_BYTES, then "(more names)"; DEEP nested
- *          ranges per thread and OPEN started ones at once. The rest is counted.
+ *          ranges per thread and OPEN started ones at once; before the first
+ *          CUDA call EARLY_OPEN open ones, EARLY_ENDED ended ones and names of
+ *          EARLY_NAME_BYTES. The rest is counted.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +34,9 @@ enum {
 	DEEP = 64,
 	OPEN = 1 << 10,
 	ARENA_BYTES = 1 << 16,
+	EARLY_OPEN = 256,
+	EARLY_ENDED = 768,
+	EARLY_NAME_BYTES = 104,
 };
 
 /* ---- what NVTX declares -------------------------------------------------- */
@@ -142,12 +149,27 @@ static const char *from_attributes(const struct attributes *a, char *to)
 
 /* ---- state --------------------------------------------------------------- */
 
+enum early_state { EARLY_FREE = 0, EARLY_TAKEN, EARLY_KEPT, EARLY_TOLD };
+
+/*
+ * A range of before there was a stream. It is written by whoever takes it from
+ * KEPT: the thread that opens the stream leaves it TOLD, for good.
+ */
+struct early_range {
+	uint32_t state; /* enum early_state */
+	uint32_t tid;
+	uint64_t start, end;
+	const struct text *domain;
+	unsigned kind;
+	char name[EARLY_NAME_BYTES];
+};
+
 struct open_range {
 	uint64_t start;
 	const struct text *domain;
 	uint32_t domain_id, name_id;
-	bool named;      /* else the ids are found when it ends, from */
-	char early[103]; /* what it began with before there was a recording */
+	struct early_range *early; /* NULL: it began in the stream */
+	bool lost; /* its end is not to be written: counted when it began */
 };
 
 struct started {
@@ -160,10 +182,14 @@ static struct nvtx_process { /* wiped by a fork */
 	uint32_t names;
 	uint32_t more_names_written;
 	struct started started[OPEN];
+	uint32_t early_at;    /* where a free one is likely */
+	uint32_t early_count; /* of `early_ended` */
+	struct early_range early_open[EARLY_OPEN], early_ended[EARLY_ENDED];
 } *nvtx;
 
 static struct nvtx_thread { /* wiped by a fork */
 	uint32_t count, beyond;
+	uint32_t tid; /* 0: not asked for yet */
 	struct open_range range[DEEP];
 } no_ranges;
 static __thread struct nvtx_thread *ranges
@@ -189,6 +215,19 @@ static struct nvtx_thread *thread_ranges(void)
 	if (set_specific)
 		set_specific(thread_key, ranges);
 	return ranges;
+}
+
+static uint32_t own_tid(void)
+{
+	struct nvtx_thread *r = thread_ranges();
+	uint32_t tid = r->tid;
+
+	if (unlikely(!tid)) {
+		tid = (uint32_t)SYS4(SYS_gettid, 0, 0, 0, 0);
+		if (r != &no_ranges)
+			r->tid = tid;
+	}
+	return tid;
 }
 
 /* The id of a text; *is_new: its NVTX_NAME record is due. */
@@ -242,23 +281,15 @@ static void write_name(struct thread_state *t, uint32_t id, const char *text)
 	ingero_commit(t);
 }
 
-/* Finds the ids and writes what is new; nothing while nothing is recorded. */
-static void name_range(struct open_range *range, const char *name)
+static void find_ids(struct open_range *range, const char *name, bool *new_domain, bool *new_name)
 {
-	struct thread_state *t;
-	uint64_t signals;
-	bool new_domain, new_name;
+	range->domain_id = name_id(range->domain ? range->domain->bytes : "", new_domain);
+	range->name_id = name_id(name, new_name);
+}
 
-	range->named = __atomic_load_n(&ingero_process->header, __ATOMIC_ACQUIRE) != NULL;
-	if (!range->named)
-		return;
-	range->domain_id = name_id(range->domain ? range->domain->bytes : "", &new_domain);
-	range->name_id = name_id(name, &new_name);
-	if (likely(!new_domain && !new_name))
-		return;
-	t = ingero_record_begin(&signals);
-	if (!t)
-		return; /* counted there */
+static void write_names(struct thread_state *t, const struct open_range *range, const char *name,
+			bool new_domain, bool new_name)
+{
 	if (new_domain)
 		write_name(t, range->domain_id,
 			   range->domain_id == MORE_NAMES ? "(more names)" :
@@ -266,45 +297,248 @@ static void name_range(struct open_range *range, const char *name)
 	if (new_name)
 		write_name(t, range->name_id,
 			   range->name_id == MORE_NAMES ? "(more names)" : name);
+}
+
+/*
+ * As ingero_record_begin, after finding the range's ids; writes the names that
+ * are new.
+ */
+static struct thread_state *begin_named(struct open_range *range, const char *name,
+					uint64_t *signals)
+{
+	struct thread_state *t;
+	bool new_domain, new_name;
+
+	find_ids(range, name, &new_domain, &new_name);
+	t = ingero_record_begin(signals);
+	if (t)
+		write_names(t, range, name, new_domain, new_name);
+	return t;
+}
+
+static void write_begin(struct thread_state *t, const struct open_range *range, unsigned kind,
+			uint32_t tid)
+{
+	struct ingero_nvtx_begin *n = ingero_reserve(t, INGERO_RECORD_NVTX_BEGIN, sizeof(*n));
+
+	n->r.flags = (__u8)kind;
+	n->name = range->name_id;
+	n->domain = range->domain_id;
+	n->tid = tid;
+	n->start_ticks = range->start;
+	ingero_commit(t);
+}
+
+static void write_range(struct thread_state *t, const struct open_range *range, unsigned kind,
+			uint64_t end, uint32_t tid)
+{
+	struct ingero_nvtx *n = ingero_reserve(t, INGERO_RECORD_NVTX, sizeof(*n));
+
+	n->r.flags = (__u8)kind;
+	n->name = range->name_id;
+	n->start_ticks = range->start;
+	n->duration_ticks = end - range->start;
+	n->domain = range->domain_id;
+	n->tid = tid;
+	ingero_commit(t);
+}
+
+/* ---- before the first CUDA call ------------------------------------------ */
+
+static bool has_stream(void)
+{
+	return __atomic_load_n(&ingero_process->header, __ATOMIC_ACQUIRE) != NULL;
+}
+
+static bool early_moves(struct early_range *e, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(&e->state, &from, to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}
+
+static void fill_early(struct early_range *e, unsigned kind, const struct text *domain,
+		       const char *name)
+{
+	size_t n = strnlen(name, sizeof(e->name) - 1);
+
+	memcpy(e->name, name, n);
+	e->name[n] = 0;
+	if (name[n])
+		ingero_count_loss(INGERO_LOSS_NAMES, 1);
+	e->tid = own_tid();
+	e->domain = domain;
+	e->kind = kind;
+}
+
+/* False: there is a stream by now, or no room. */
+static bool keep_early_begin(struct open_range *range, unsigned kind, const char *name)
+{
+	uint32_t at = __atomic_load_n(&nvtx->early_at, __ATOMIC_RELAXED);
+
+	for (uint32_t i = 0; i < EARLY_OPEN; i++) {
+		struct early_range *e = &nvtx->early_open[(at + i) % EARLY_OPEN];
+
+		if (!early_moves(e, EARLY_FREE, EARLY_TAKEN))
+			continue;
+		__atomic_store_n(&nvtx->early_at, (at + i + 1) % EARLY_OPEN, __ATOMIC_RELAXED);
+		fill_early(e, kind, range->domain, name);
+		range->early = e;
+		e->start = range->start = ingero_ticks();
+		return early_moves(e, EARLY_TAKEN, EARLY_KEPT);
+	}
+	return false;
+}
+
+/* False: there is a stream by now, or no room. */
+static bool keep_early_end(const struct early_range *from, uint64_t end)
+{
+	uint32_t i = __atomic_load_n(&nvtx->early_count, __ATOMIC_RELAXED);
+	struct early_range *e;
+
+	if (i < EARLY_ENDED)
+		i = __atomic_fetch_add(&nvtx->early_count, 1, __ATOMIC_ACQ_REL);
+	if (i >= EARLY_ENDED)
+		return false;
+	e = &nvtx->early_ended[i];
+	if (!early_moves(e, EARLY_FREE, EARLY_TAKEN))
+		return false;
+	e->tid = from->tid;
+	e->start = from->start;
+	e->end = end;
+	e->domain = from->domain;
+	e->kind = from->kind;
+	memcpy(e->name, from->name, sizeof(e->name));
+	return early_moves(e, EARLY_TAKEN, EARLY_KEPT);
+}
+
+static void write_named_range(struct open_range *range, unsigned kind, const char *name,
+			      uint64_t end)
+{
+	uint64_t signals;
+	struct thread_state *t = begin_named(range, name, &signals);
+
+	if (!t)
+		return; /* counted there */
+	write_range(t, range, kind, end, 0);
 	ingero_record_end(t, signals);
 }
 
-static void begin_range(struct open_range *range, const struct text *domain, const char *name)
+static COLD void end_early(struct open_range *range, unsigned kind, uint64_t end)
 {
-	range->domain = domain;
-	name_range(range, name);
-	if (!range->named) {
-		size_t n = strnlen(name, sizeof(range->early) - 1);
+	struct early_range *e = range->early;
+	const bool mine = early_moves(e, EARLY_KEPT, EARLY_TAKEN);
 
-		memcpy(range->early, name, n);
-		range->early[n] = 0;
-		if (name[n])
-			ingero_count_loss(INGERO_LOSS_NAMES, 1);
+	if (!mine || has_stream() || !keep_early_end(e, end)) {
+		if (has_stream())
+			write_named_range(range, kind, e->name, end);
+		else
+			ingero_count_loss(INGERO_LOSS_RANGES, 1);
+	}
+	if (mine && early_moves(e, EARLY_TAKEN, EARLY_FREE))
+		__atomic_store_n(&nvtx->early_at, (uint32_t)(e - nvtx->early_open),
+				 __ATOMIC_RELAXED);
+}
+
+static void tell(struct thread_state *t, struct early_range *e, bool ended)
+{
+	struct open_range range = { .start = e->start, .domain = e->domain };
+	bool new_domain, new_name;
+
+	find_ids(&range, e->name, &new_domain, &new_name);
+	write_names(t, &range, e->name, new_domain, new_name);
+	if (ended)
+		write_range(t, &range, e->kind, e->end, e->tid);
+	else
+		write_begin(t, &range, e->kind, e->tid);
+}
+
+/* After `header` is there: what comes to the table later finds it closed. */
+void ingero_nvtx_flush(struct thread_state *t)
+{
+	uint32_t ended;
+
+	if (!nvtx)
+		return;
+	for (uint32_t i = 0; i < EARLY_OPEN; i++) {
+		struct early_range *e = &nvtx->early_open[i];
+
+		if (__atomic_exchange_n(&e->state, EARLY_TOLD, __ATOMIC_ACQ_REL) == EARLY_KEPT)
+			tell(t, e, false);
+	}
+	ended = __atomic_exchange_n(&nvtx->early_count, EARLY_ENDED, __ATOMIC_ACQ_REL);
+	for (uint32_t i = 0; i < ended && i < EARLY_ENDED; i++) {
+		struct early_range *e = &nvtx->early_ended[i];
+
+		if (__atomic_exchange_n(&e->state, EARLY_TOLD, __ATOMIC_ACQ_REL) == EARLY_KEPT)
+			tell(t, e, true);
+	}
+}
+
+/* ---- begin and end ------------------------------------------------------- */
+
+static void begin_range(struct open_range *range, unsigned kind, const struct text *domain,
+			const char *name)
+{
+	struct thread_state *t;
+	uint64_t signals;
+
+	range->domain = domain;
+	range->early = NULL;
+	range->lost = false;
+	if (unlikely(!has_stream())) {
+		if (keep_early_begin(range, kind, name))
+			return;
+		range->early = NULL;
+		if (!has_stream()) {
+			range->lost = true;
+			ingero_count_loss(INGERO_LOSS_RANGES, 1);
+			return;
+		}
+	}
+	t = begin_named(range, name, &signals);
+	if (!t) {
+		range->lost = true; /* counted there */
+		return;
 	}
 	range->start = ingero_ticks();
+	write_begin(t, range, kind, 0);
+	ingero_record_end(t, signals);
 }
 
 static void end_range(struct open_range *range, unsigned kind, uint64_t end)
 {
 	struct thread_state *t;
-	struct ingero_nvtx *n;
 	uint64_t signals;
 
-	if (!range->named)
-		name_range(range, range->early);
-	if (!range->named)
+	if (unlikely(range->lost))
 		return;
+	if (unlikely(range->early != NULL)) {
+		end_early(range, kind, end);
+		return;
+	}
 	t = ingero_record_begin(&signals);
 	if (!t)
-		return;
-	n = ingero_reserve(t, INGERO_RECORD_NVTX, sizeof(*n));
-	n->r.flags = (__u8)kind;
-	n->name = range->name_id;
-	n->domain = range->domain_id;
-	n->start_ticks = range->start;
-	n->duration_ticks = end - range->start;
-	ingero_commit(t);
+		return; /* counted there */
+	write_range(t, range, kind, end, 0);
 	ingero_record_end(t, signals);
+}
+
+bool ingero_nvtx_is_open(const struct ingero_nvtx_begin *begin)
+{
+	if (begin->r.flags == INGERO_NVTX_NESTED) {
+		for (uint32_t i = 0; ranges && i < ranges->count; i++)
+			if (ranges->range[i].start == begin->start_ticks)
+				return true;
+		return begin->tid != 0; /* another thread's: not known here */
+	}
+	for (unsigned i = 0; i < OPEN; i++) {
+		const struct started *s = &nvtx->started[i];
+
+		if (__atomic_load_n(&s->id, __ATOMIC_ACQUIRE) != 0 &&
+		    s->range.start == begin->start_ticks)
+			return true;
+	}
+	return false;
 }
 
 /* ---- what the callbacks do ----------------------------------------------- */
@@ -312,6 +546,7 @@ static void end_range(struct open_range *range, unsigned kind, uint64_t end)
 static int push(const struct text *domain, const char *name)
 {
 	struct nvtx_thread *r = thread_ranges();
+	struct open_range range;
 	int depth = 0;
 
 	if (r == &no_ranges || r->count == DEEP) {
@@ -321,8 +556,8 @@ static int push(const struct text *domain, const char *name)
 	}
 	for (uint32_t i = 0; i < r->count; i++)
 		depth += r->range[i].domain == domain;
-	begin_range(&r->range[r->count], domain, name);
-	r->count++;
+	begin_range(&range, INGERO_NVTX_NESTED, domain, name);
+	r->range[r->count++] = range;
 	return depth;
 }
 
@@ -330,7 +565,6 @@ static int pop(const struct text *domain)
 {
 	uint64_t end = ingero_ticks();
 	struct nvtx_thread *r = thread_ranges();
-	struct open_range range;
 	int depth = -1;
 	uint32_t at = r->count;
 
@@ -342,12 +576,12 @@ static int pop(const struct text *domain)
 		at--;
 	if (!at)
 		return -1;
-	range = r->range[at - 1];
 	for (uint32_t i = 0; i < at; i++)
 		depth += r->range[i].domain == domain;
-	memmove(&r->range[at - 1], &r->range[at], (r->count - at) * sizeof(range));
+	/* Open until that is written: drop_calls keeps its begin. */
+	end_range(&r->range[at - 1], INGERO_NVTX_NESTED, end);
+	memmove(&r->range[at - 1], &r->range[at], (r->count - at) * sizeof(r->range[0]));
 	r->count--;
-	end_range(&range, INGERO_NVTX_NESTED, end);
 	return depth;
 }
 
@@ -364,7 +598,7 @@ static uint64_t start(const struct text *domain, const char *name)
 		if (!__atomic_compare_exchange_n(&s->id, &none, ~0ULL, false, __ATOMIC_ACQUIRE,
 						 __ATOMIC_RELAXED))
 			continue;
-		begin_range(&s->range, domain, name);
+		begin_range(&s->range, INGERO_NVTX_PROCESS, domain, name);
 		__atomic_store_n(&s->id, id, __ATOMIC_RELEASE);
 		return id;
 	}
@@ -388,12 +622,20 @@ static void end(uint64_t id)
 
 static void mark(const struct text *domain, const char *name)
 {
-	struct open_range range;
+	struct open_range range = { .start = ingero_ticks(), .domain = domain };
 
-	if (!__atomic_load_n(&ingero_process->header, __ATOMIC_ACQUIRE))
-		return;
-	begin_range(&range, domain, name);
-	end_range(&range, INGERO_NVTX_MARK, range.start);
+	if (unlikely(!has_stream())) {
+		struct early_range early = { .start = range.start };
+
+		fill_early(&early, INGERO_NVTX_MARK, domain, name);
+		if (keep_early_end(&early, range.start))
+			return;
+		if (!has_stream()) {
+			ingero_count_loss(INGERO_LOSS_RANGES, 1);
+			return;
+		}
+	}
+	write_named_range(&range, INGERO_NVTX_MARK, name, range.start);
 }
 
 /* ---- callbacks ----------------------------------------------------------- */

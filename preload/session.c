@@ -844,6 +844,7 @@ void ingero_emit_start_records(struct thread_state *t)
 		return;
 	emit_process(t);
 	ingero_emit_all_coverage(t);
+	ingero_nvtx_flush(t);
 	ingero_knot(t);
 	end = ingero_ticks();
 	self = ingero_reserve(t, INGERO_RECORD_SELF, sizeof(*self));

@@ -229,6 +229,12 @@ void ingero_emit_coverage(struct thread_state *t);
 /* What was written is gone: all is due again. */
 void ingero_resend_coverage(void);
 
+/* nvtx.c */
+/* What began or ended before the process had a stream. */
+void ingero_nvtx_flush(struct thread_state *t);
+/* Of a record in this thread's slot: has the range not ended yet? */
+COLD bool ingero_nvtx_is_open(const struct ingero_nvtx_begin *begin);
+
 /* kernels.c */
 COLD unsigned ingero_kernel_seen(struct thread_state *t, uint64_t kernel, uint32_t depth);
 COLD void ingero_kernel_named(uint64_t kernel, const char *name);

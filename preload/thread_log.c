@@ -151,14 +151,14 @@ static bool is_name(unsigned kind)
 
 /*
  * Nowhere to write to: the slot's calls, ranges and clock samples go, what
- * describes others (names, kernels, threads, the process, losses) stays, and
- * coverage is due again. Returns the calls dropped; earlier LOSS records of the
- * slot are folded into *loss.
+ * describes others (names, kernels, threads, the process, losses) and the
+ * begins of open ranges stay, and coverage is due again. Returns the calls
+ * dropped; earlier LOSS records of the slot are folded into *loss.
  */
 static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *loss)
 {
 	uint32_t end = t->pos, to = 0;
-	uint64_t calls = 0, names = 0, ranges = 0;
+	uint64_t calls = 0, names = 0, ranges = 0, begins = 0;
 
 	t->sequence++;
 	t->pos = 0;
@@ -169,6 +169,10 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 		size = r->size8 * 8u;
 		if (!size)
 			break;
+		if (r->kind == INGERO_RECORD_NVTX_BEGIN && !ingero_nvtx_is_open((const void *)r)) {
+			ranges += r->flags == INGERO_NVTX_NESTED;
+			continue;
+		}
 		if (r->kind == INGERO_RECORD_LOSS) {
 			const struct ingero_loss_range *old = (const void *)r;
 
@@ -178,23 +182,27 @@ static uint64_t drop_calls(struct thread_state *t, struct ingero_loss_range *los
 		} else if (r->kind == INGERO_RECORD_CALL) {
 			calls++;
 		} else if (r->kind == INGERO_RECORD_NVTX) {
-			ranges++;
+			/* Else its begin counts; one that is written the reader counts. */
+			ranges += r->flags != INGERO_NVTX_NESTED ||
+				  ((const struct ingero_nvtx *)r)->tid != 0;
 		} else if (r->kind == INGERO_RECORD_COVERAGE) {
 			ingero_resend_coverage();
 		} else if (r->kind != INGERO_RECORD_KNOT && r->kind != INGERO_RECORD_SELF) {
+			begins += r->kind == INGERO_RECORD_NVTX_BEGIN;
 			names += is_name(r->kind);
 			memmove(t->records + to, r, size);
 			to += size;
 		}
 	}
 	loss->count += calls;
-	if (ranges)
-		ingero_count_loss(INGERO_LOSS_RANGES, ranges);
 	if (to > SLOT_BYTES / 2) {
 		/* Names fill half the slot: give them up, too. */
 		ingero_count_loss(INGERO_LOSS_NAMES, names);
+		ranges += begins;
 		to = 0;
 	}
+	if (ranges)
+		ingero_count_loss(INGERO_LOSS_RANGES, ranges);
 	t->pos = to;
 	ingero_commit(t);
 	return calls;

@@ -796,11 +796,14 @@ Table Nvtx(std::shared_ptr<Names> n) {
        At(n), Number("duration_ns", kDuration),
        {{"pid", kInteger, "process"},
         [n](const Stored& s) { return n->Pid(s.owner); }},
-       Number("tid", kTid, "thread that ended it"),
+       Number("tid", kTid, "thread that ended it (open: began it)"),
        {{"domain", kText, ""}, [](const Stored& s) { return Text(s.Part(0)); }},
        {{"name", kText, ""}, [](const Stored& s) { return Text(s.Part(1)); }},
        {{"mark", kInteger, "1: a moment, not a range"},
-        [](const Stored& s) { return Bool(s[kKind] == INGERO_NVTX_MARK); }}});
+        [](const Stored& s) { return Bool(s[kKind] == INGERO_NVTX_MARK); }},
+       {{"open", kInteger,
+         "1: it had no end, and lasted as long as the process was seen"},
+        [](const Stored& s) { return Bool(s[kOpen] != 0); }}});
 }
 
 Table KernelNames(std::shared_ptr<Names> n) {

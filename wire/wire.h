@@ -89,7 +89,8 @@ enum ingero_clock {
 	  "space or memory); what they name is recorded without")                                    \
 	X(LOSS_RANGES, 7, "ranges-dropped", 2,                                                       \
 	  "NVTX ranges were not recorded: over 64 within each other, over 1,024 at once by start "   \
-	  "and end, or no space or memory")                                                          \
+	  "and end, over 256 open or 768 ended before the first CUDA call, no space or memory, or "  \
+	  "whether they ended is in data that was lost")                                             \
 	X(LOSS_CAPTURES, 8, "captures-dropped", 2,                                                   \
 	  "more streams or events were captured at once than ingero follows (32, 64); some "         \
 	  "captured calls are shown as executed")                                                    \
@@ -239,7 +240,8 @@ struct ingero_block_header {
 	X(PROCESS, 8, struct ingero_process)  \
 	X(COVERAGE, 9, struct ingero_coverage) \
 	X(NVTX, 32, struct ingero_nvtx)       \
-	X(NVTX_NAME, 35, struct ingero_nvtx_name)
+	X(NVTX_NAME, 35, struct ingero_nvtx_name) \
+	X(NVTX_BEGIN, 36, struct ingero_nvtx_begin)
 
 enum ingero_record_kind {
 #define X(id, value, type) INGERO_RECORD_##id = value,
@@ -502,7 +504,19 @@ struct ingero_nvtx {
 	__u64 start_ticks;
 	__u64 duration_ticks;
 	__u32 domain; /* id of an NVTX_NAME record; 0 = the default domain */
-	__u32 reserved;
+	__u32 tid;    /* that ended it before the process had a stream; 0 = the slot's */
+};
+
+/*
+ * Written when a range begins, not for marks; r.flags = kind. Without an NVTX
+ * record of the same start, kind, name and domain (and thread, if NESTED) the
+ * range was open when the stream ended. Streams of before have none.
+ */
+struct ingero_nvtx_begin {
+	struct ingero_record r;
+	__u32 name, domain; /* as in its NVTX record */
+	__u32 tid;          /* that began it before the process had a stream; 0 = the slot's */
+	__u64 start_ticks;
 };
 
 /* A text of NVTX records, once per stream, before or after its first use. */

@@ -145,6 +145,52 @@ class RecordedTest(CoverageTest):
         rows = self.ingero("dump", store, "--table", "nvtx").stdout
         self.assertEqual(rows.count("|step"), 10)
 
+    def test_nvtx_ranges_of_a_killed_process_are_open(self):
+        client = os.path.join(os.path.dirname(OPTIONS.client),
+                              "nvtx_client_stand_in")
+        done = subprocess.run([client, "killed"],
+                              env={**self.env, "LD_PRELOAD": OPTIONS.shim,
+                                   "NVTX_INJECTION64_PATH": OPTIONS.shim})
+        self.assertEqual(done.returncode, -9)
+        streams = [os.path.join(self.trace, f) for f in os.listdir(self.trace)]
+        self.ingero("merge")
+        ranges = json.loads(self.ingero("stats", "--json").stdout)["nvtx"]
+        found = {(r["name"], r["open"]): r["count"] for r in ranges}
+        self.assertEqual(found, {
+            ("early", False): 1, ("early mark", False): 1,
+            ("early thread", False): 1, ("ended late", False): 1,
+            ("step", False): 3, ("whole run", True): 1,
+            ("started early", True): 1, ("epoch", True): 1, ("solve", True): 1,
+            ("started late", True): 1, ("thread's", True): 1,
+            ("child's early", True): 1, ("child's", True): 1})
+        text = " ".join(self.ingero("stats", "--all").stdout.split())
+        self.assertIn("whole run (open at the end) 1", text)
+        self.assertIn("my library: solve (open at the end) 1", text)
+        asked = self.ingero("query", "--format", "csv",
+                            "SELECT name, SUM(open) FROM nvtx GROUP BY name")
+        self.assertIn("step,0", asked.stdout)
+        self.assertIn("whole run,1", asked.stdout)
+        store, = (os.path.join(self.trace, f) for f in os.listdir(self.trace)
+                  if f.endswith(".store"))
+        rows = [json.loads(line) for line in
+                self.ingero("dump", store, "--table", "nvtx", "--format",
+                            "jsonl").stdout.splitlines()]
+        ends = {row["text"].split("|")[-1]: (row["begin_ns"] +
+                                             row["duration_ns"], row["open"])
+                for row in rows}
+        # As long as the process was seen: over all that ended in it.
+        for name in ("whole run", "epoch", "started early"):
+            self.assertEqual(ends[name][1], 1)
+            self.assertGreaterEqual(ends[name][0], ends["step"][0])
+        self.assertEqual(ends["step"][1], 0)
+        rows = [json.loads(line) for stream in streams for line in
+                self.ingero("dump", stream, "--table", "nvtx", "--format",
+                            "jsonl").stdout.splitlines()]
+        self.assertEqual({(row["name"], row.get("open", 0)) for row in rows},
+                         set(found))
+        self.assertTrue(all(("duration_ns" in row) != ("open" in row)
+                            for row in rows))
+
 
 class UnrecordedTest(CoverageTest):
     """With the companion."""

@@ -154,7 +154,7 @@ std::string Decoded(const CudaStream& s) {
   for (const auto& c : s.coverage()) text += c.text, add(c.way, c.count);
   for (const auto& [id, name] : s.nvtx_names()) text += name, add(id);
   EXPECT_TRUE(s.EachRange([&](const WireRange& r) {
-                 add(r.start_ticks, r.end_ticks, r.tid, r.name, r.kind);
+                 add(r.start_ticks, r.end_ticks, r.tid, r.name, r.kind, r.open);
                  return Status();
                }).ok());
   for (const Knot& k : s.knots()) add(k.ticks, k.mono_ns, k.window_ticks);
@@ -281,6 +281,102 @@ TEST(AbsurdCount, OfADamagedHeaderIsNotTaken) {
   ASSERT_TRUE(newer.ok());
   ASSERT_EQ((*newer)->losses().size(), 1u);
   EXPECT_EQ((*newer)->losses()[0].loss, INGERO_LOSS_UNKNOWN_KIND);
+}
+
+template <typename T>
+std::string BytesOf(T record, uint8_t kind, uint8_t flags) {
+  record.r = {kind, flags, sizeof(T) / 8};
+  return {reinterpret_cast<const char*>(&record), sizeof(T)};
+}
+
+std::string Begin(uint64_t ms, uint8_t kind, uint32_t tid = 0) {
+  return BytesOf(ingero_nvtx_begin{{}, 7, 8, tid, kT0 + ms * kMs},
+                 INGERO_RECORD_NVTX_BEGIN, kind);
+}
+
+std::string Range(uint64_t ms, uint64_t length_ms, uint8_t kind) {
+  return BytesOf(
+      ingero_nvtx{{}, 7, kT0 + ms * kMs, length_ms * kMs, 8, 0},
+      INGERO_RECORD_NVTX, kind);
+}
+
+// "10 5+3" is a range of thread 10 from the 5th ms on for 3 ms; "open" follows
+// where it has no end.
+std::vector<std::string> RangesOf(const std::string& bytes,
+                                  uint64_t* dropped = nullptr) {
+  Reading file;
+  file.Set(bytes);
+  auto opened = file.Open();
+  EXPECT_TRUE(opened.ok()) << opened.status().message();
+  std::vector<std::string> out;
+  EXPECT_TRUE((*opened)
+                  ->EachRange([&](const WireRange& r) {
+                    EXPECT_EQ(r.name, 7u);
+                    EXPECT_EQ(r.domain, 8u);
+                    out.push_back(
+                        std::to_string(r.tid) + " " +
+                        std::to_string((r.start_ticks - kT0) / kMs) + "+" +
+                        std::to_string((r.end_ticks - r.start_ticks) / kMs) +
+                        (r.open ? " open" : ""));
+                    return Status();
+                  })
+                  .ok());
+  for (const CudaStream::Loss& l : (*opened)->losses())
+    if (dropped != nullptr && l.loss == INGERO_LOSS_RANGES) *dropped += l.count;
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(NvtxRange, WithoutAnEndIsOpenUntilTheLastThatIsKnown) {
+  CudaStreamBuilder builder(10, int64_t{kT0});
+  // Slots in the order 10, 11: the end of one comes before its begin.
+  builder.Thread(10, "a");
+  builder.Thread(11, "b");
+  builder.Raw(10, Begin(1, INGERO_NVTX_NESTED));
+  builder.Raw(10, Begin(2, INGERO_NVTX_NESTED));
+  builder.WriteOut(10);
+  builder.Raw(10, Range(2, 5, INGERO_NVTX_NESTED));
+  builder.Raw(10, Range(3, 5, INGERO_NVTX_PROCESS));
+  builder.Raw(11, Begin(3, INGERO_NVTX_PROCESS));
+  // Same start, another thread.
+  builder.Raw(11, Begin(2, INGERO_NVTX_NESTED));
+  // Of before the stream, told by thread 11.
+  builder.Raw(11, Begin(0, INGERO_NVTX_NESTED, 10));
+  builder.Raw(11, Begin(0, INGERO_NVTX_PROCESS, 12));
+  EXPECT_EQ(RangesOf(builder.Bytes()),
+            (Lines{"10 0+8 open", "10 1+7 open", "10 2+5", "10 3+5",
+                   "11 2+6 open", "12 0+8 open"}));
+}
+
+TEST(NvtxRange, OfAStreamWithoutBeginsIsAsItWas) {
+  CudaStreamBuilder builder(10, int64_t{kT0});
+  builder.Thread(10, "a");
+  builder.Raw(10, Range(2, 5, INGERO_NVTX_NESTED));
+  builder.Raw(10, Range(1, 7, INGERO_NVTX_NESTED));
+  builder.Raw(10, Range(9, 0, INGERO_NVTX_MARK));
+  EXPECT_EQ(RangesOf(builder.Bytes()), (Lines{"10 1+7", "10 2+5", "10 9+0"}));
+}
+
+TEST(NvtxRange, WhoseEndMayBeLostIsCountedNotOpen) {
+  CudaStreamBuilder builder(10, int64_t{kT0});
+  builder.Name(1, "cudaDeviceSynchronize", INGERO_LAYER_RUNTIME,
+               INGERO_CLASS_SYNC_DEVICE);
+  builder.Call(10, 1, kT0, 1000);
+  builder.Raw(10, Begin(1, INGERO_NVTX_NESTED));
+  builder.WriteOut(10);
+  builder.Raw(10, Range(1, 1, INGERO_NVTX_NESTED));
+  builder.Call(10, 1, kT0 + 3 * kMs, 1000);
+  builder.WriteOut(10);
+  builder.Call(10, 1, kT0 + 4 * kMs, 1000);
+  builder.Raw(10, Begin(5, INGERO_NVTX_NESTED));
+  std::string bytes = builder.Bytes();
+  EXPECT_EQ(RangesOf(bytes), (Lines{"10 1+1", "10 5+0 open"}));
+  bytes[3 * INGERO_BLOCK_BYTES + 150] ^= 4;
+  uint64_t dropped = 0;
+  EXPECT_EQ(RangesOf(bytes, &dropped), (Lines{"10 5+0 open"}));
+  EXPECT_EQ(dropped, 1u);
 }
 
 class FlippedBit : public ::testing::TestWithParam<ingero_clock> {};

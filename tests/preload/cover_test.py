@@ -7,7 +7,9 @@
 import argparse
 import collections
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,12 @@ class CoverTest(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="ingero-cover-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
-    def run_with(self, command, shim=True, env=None):
+    def run_with(self, command, shim=True, env=None, status=0,
+                 file_bytes=None):
+        def limit():
+            if file_bytes:
+                resource.setrlimit(resource.RLIMIT_FSIZE,
+                                   (file_bytes, file_bytes))
         full = {k: v for k, v in os.environ.items()
                 if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
         full["INGERO_DIR"] = self.dir
@@ -34,8 +41,8 @@ class CoverTest(unittest.TestCase):
         full.update(env or {})
         done = subprocess.run([str(c) for c in command], env=full,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, timeout=60)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+                              text=True, timeout=60, preexec_fn=limit)
+        self.assertEqual((done.returncode, done.stderr), (status, ""), command)
         return done.stdout
 
     def client(self, *args, **kw):
@@ -212,6 +219,101 @@ class CoverTest(unittest.TestCase):
             self.assertNotEqual(spans["over threads"][2], whole[2])
             self.assertEqual(spans["now"][0], spans["now"][1])
 
+    def marked(self, *args, **kw):
+        env = {"NVTX_INJECTION64_PATH": SHIM}
+        self.run_with([f"{BIN}/nvtx_client_stand_in", *args], env=env, **kw)
+        return sorted(read_stream.load_folder(self.dir),
+                      key=lambda s: -len(s.calls))
+
+    def begun(self, s):
+        return collections.Counter((kind, s.nvtx_names[name])
+                                   for kind, _, name, _, _ in s.nvtx_begins)
+
+    def test_nvtx_ranges_that_are_open_or_early(self):
+        nested, process, mark = 1, 2, 3
+        for how, status in (("killed", -signal.SIGKILL), ("left", 0),
+                            ("ended", 0)):
+            parent, child = self.marked(how, status=status)
+            self.assertEqual(self.named(parent), {
+                (nested, "", "early"): 1,
+                (mark, "", "early mark"): 1,
+                (nested, "", "early thread"): 1,
+                (process, "", "ended late"): 1,
+                (nested, "", "step"): 3,
+            }, how)
+            self.assertEqual(self.begun(parent), {
+                (nested, "whole run"): 1,
+                (process, "started early"): 1,
+                (process, "ended late"): 1,
+                (nested, "epoch"): 1,
+                (nested, "step"): 3,
+                (nested, "solve"): 1,
+                (process, "started late"): 1,
+                (nested, "thread's"): 1,
+            }, how)
+            # Nothing of the parent's.
+            self.assertEqual(self.named(child), {})
+            self.assertEqual(self.begun(child), {
+                (nested, "child's early"): 1, (nested, "child's"): 1})
+            self.assertEqual((parent.lost, child.lost), ({}, {}))
+            by = {parent.nvtx_names[name]: (tid, start)
+                  for _, _, name, start, _, tid in parent.nvtx}
+            main, first_call = parent.pid, min(c.start for c in parent.calls)
+            self.assertEqual(by["early"][0], main)
+            self.assertNotIn(by["early thread"][0], (0, main))
+            self.assertNotIn(by["ended late"][0], (0, main))
+            began = {parent.nvtx_names[name]: (tid, start)
+                     for _, _, name, start, tid in parent.nvtx_begins}
+            self.assertEqual(began["whole run"][0], main)
+            self.assertEqual(began["ended late"], (main, by["ended late"][1]))
+            self.assertNotIn(began["thread's"][0], (0, main))
+            for name in ("early", "early mark", "early thread"):
+                self.assertLess(by[name][1], first_call)
+            self.assertLess(began["whole run"][1], first_call)
+            # An end has the start of its begin.
+            begins = {start for _, _, _, start, _ in parent.nvtx_begins}
+            for _, _, name, start, _, _ in parent.nvtx:
+                self.assertEqual(start in begins, parent.nvtx_names[name] in
+                                 ("step", "ended late"))
+            for s in (parent, child):
+                os.unlink(s.path)
+
+    def test_nvtx_ranges_before_cuda_are_bounded_and_counted(self):
+        for ended, opened, lost in ((768, 256, 0), (769, 256, 1),
+                                    (2000, 300, 1232 + 44)):
+            s, = self.marked("early", ended, opened)
+            self.assertEqual(self.named(s), {
+                (1, "", "ended"): min(ended, 768),
+                (2, "", "open"): min(opened, 256)})
+            self.assertEqual(self.begun(s), {(2, "open"): min(opened, 256)})
+            self.assertEqual(s.lost, {7: lost} if lost else {})
+            os.unlink(s.path)
+
+    def test_nvtx_ranges_while_the_stream_begins(self):
+        for _ in range(10):
+            s, = self.marked("race", 4, 150)
+            self.assertEqual(self.named(s), {(1, "", "raced"): 600})
+            self.assertEqual(s.lost, {})
+            tids = collections.Counter(r[5] for r in s.nvtx)
+            self.assertEqual(sorted(tids.values()), [150] * 4)
+            starts = [(r[3], r[5]) for r in s.nvtx]
+            self.assertEqual(len(set(starts)), 600)
+            self.assertLessEqual({b[3:] for b in s.nvtx_begins}, set(starts))
+            os.unlink(s.path)
+
+    def test_nvtx_begin_of_an_open_range_outlives_a_full_disk(self):
+        s, = self.marked("full", 5000, status=-signal.SIGKILL,
+                         file_bytes=3 << 16)
+        self.assertIn(1, s.lost)
+        self.assertEqual(self.begun(s)[1, "whole run"], 1)
+        steps = self.named(s)[1, "", "step"]
+        self.assertLess(steps, 5000)
+        # One whose begin was written and whose end was not.
+        ended = {r[3] for r in s.nvtx}
+        half = [b for b in s.nvtx_begins if b[3] not in ended]
+        self.assertIn(len(half), (1, 2, 3))
+        self.assertEqual(steps + len(half) - 1 + s.lost[7], 5000)
+
     def test_nvtx_without_cuda_or_recording_leaves_nothing(self):
         code = ("import ctypes, os; s = ctypes.CDLL(os.environ['LD_PRELOAD']);"
                 "print(s.InitializeInjectionNvtx2(None))")
@@ -220,6 +322,7 @@ class CoverTest(unittest.TestCase):
                             env={"NVTX_INJECTION64_PATH": SHIM,
                                  "INGERO_DISABLE": "1"})
         self.assertEqual(out, "1 1 0 0\n")
+        self.assertEqual(self.marked("no-cuda"), [])
         self.assertEqual(os.listdir(self.dir), [])
 
 

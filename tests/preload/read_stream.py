@@ -59,7 +59,7 @@ class Stream:
         self.coverage, self.coverage_facts = [], []
         self.self_costs, self.process = [], None
         self.inflight, self.torn, self.kernel_records = [], 0, []
-        self.nvtx, self.nvtx_names = [], {0: ""}
+        self.nvtx, self.nvtx_begins, self.nvtx_names = [], [], {0: ""}
         self.blocks = {"LIVE": 0, "DATA": 0, "EMPTY": 0}
         with open(path, "rb") as f:
             data = f.read()
@@ -191,8 +191,12 @@ class Stream:
             n = struct.unpack_from("<I", r, 4)[0]
             self.process = r[16:16 + n]
         elif kind == 32:
-            name, start, duration, domain = struct.unpack_from("<IQQI", r, 4)
-            self.nvtx.append((flags, domain, name, start, duration, tid))
+            name, start, duration, domain, by = struct.unpack_from(
+                "<IQQII", r, 4)
+            self.nvtx.append((flags, domain, name, start, duration, by or tid))
+        elif kind == 36:
+            name, domain, by, start = struct.unpack_from("<IIIQ", r, 4)
+            self.nvtx_begins.append((flags, domain, name, start, by or tid))
         elif kind == 35:
             self.nvtx_names[struct.unpack_from("<I", r, 4)[0]] = \
                 r[8:].split(b"\0")[0].decode()
