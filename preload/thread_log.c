@@ -86,7 +86,7 @@ void ingero_commit(struct thread_state *t)
  */
 static void give_back(uint64_t number)
 {
-	uint64_t next = number + 1;
+	__u64 next = number + 1;
 
 	__atomic_compare_exchange_n(&ingero_process->header->blocks_reserved, &next, number,
 				    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
