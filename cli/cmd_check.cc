@@ -363,13 +363,13 @@ std::string AsText(const std::vector<Item>& items, const Io& io) {
                       : item.state == State::kFailed ? Tone::kRed
                       : item.state == State::kLimited ? Tone::kYellow
                                                       : Tone::kDim;
-    const int indent = item.detail ? 2 : 0, name_columns = 21 - indent;
+    const int indent = item.detail ? 2 : 0, name_columns = 32 - indent;
     page.Labeled(fmt::format("{:<{}} ", SanitizeForTerminal(item.name),
                              name_columns) +
                      Toned(tone, Word(item.state)),
-                 SanitizeForTerminal(item.text), indent, 33 - indent);
+                 SanitizeForTerminal(item.text), indent, 44 - indent);
     if (!item.todo.empty())
-      page.Labeled("", "do: " + SanitizeForTerminal(item.todo), 0, 33, 4);
+      page.Labeled("", "do: " + SanitizeForTerminal(item.todo), 0, 44, 4);
   }
   return page.text();
 }

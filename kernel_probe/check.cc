@@ -28,7 +28,7 @@ constexpr uint64_t kRingBytes = 256u << 10;  // nobody reads them here
 
 void Line(const char* state, std::string name, const std::string& text) {
   std::replace(name.begin(), name.end(), ' ', '_');
-  std::printf("%-9s %-20s %s\n", state, name.c_str(), text.c_str());
+  std::printf("%-9s %-30s %s\n", state, name.c_str(), text.c_str());
 }
 
 // A birth, a program start, a name, fresh pages, and an end.
