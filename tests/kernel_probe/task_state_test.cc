@@ -115,14 +115,21 @@ TEST_F(TaskStateTest, ASpinnerIsPreemptedByTheOther) {
 }
 
 TEST_F(TaskStateTest, YieldIsNotPreemption) {
-  const auto yielder = [] {
+  // Both begin when both are there: alone on its CPU neither would leave it.
+  auto* there = static_cast<std::atomic<int>*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+           -1, 0));
+  const auto yielder = [there] {
     PinToCpu(1);
+    ++*there;
+    while (*there < 2) sched_yield();
     for (int i = 0; i < 20000; ++i) sched_yield();
     return 0;
   };
   const pid_t a = Fork(yielder), b = Fork(yielder);
   Wait(a);
   Wait(b);
+  munmap(there, 4096);
   Finish();
   size_t outs = 0, yields = 0;
   for (const R* r : Outs(a)) {
