@@ -117,7 +117,16 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kGpuXid, 34, "gpu.xid", "number of an error that the NVIDIA driver "     \
     "logged just now", "text: the line of the kernel log")                     \
   X(kAllocationsSeen, 35, "ingero.allocations_seen", "count",                \
-    "cpu; with --pages raw: allocations that the BPF program saw")
+    "cpu; with --pages raw: allocations that the BPF program saw")           \
+  X(kGpuMemoryClockMhz, 36, "gpu.clock.memory", "MHz", "GPU")                \
+  X(kGpuPowerMw, 37, "gpu.power", "mW", "GPU")                               \
+  X(kGpuTemperatureC, 38, "gpu.temperature", "degrees Celsius", "GPU")       \
+  X(kGpuPcieSentKbPerS, 39, "gpu.pcie.sent", "KB/s over 20 ms", "GPU")       \
+  X(kGpuPcieReceivedKbPerS, 40, "gpu.pcie.received", "KB/s over 20 ms",      \
+    "GPU")                                                                   \
+  X(kGpuProcessBytes, 41, "gpu.process_memory",                              \
+    "bytes of GPU memory that the process uses; all ones: not told",         \
+    "pid, as the companion sees it; text: the GPU")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

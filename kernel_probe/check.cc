@@ -92,7 +92,10 @@ Status Check() {
   auto nvml = Nvml::Open();
   if (nvml.ok())
     Line("works", "nvml",
-         FormatCount((*nvml)->Sample().size()) + " GPUs answered");
+         FormatCount((*nvml)->gpus()) +
+             ((*nvml)->gpus() == 1 ? " GPU, " : " GPUs, ") +
+             FormatCount((*nvml)->Sample(/*slow=*/true).size()) +
+             " figures");
   else
     Line("skipped", "nvml",
          nvml.status().message() + " (missing: GPU samples)");

@@ -8,10 +8,13 @@
 namespace ingero::kernel_probe {
 namespace {
 
-// NVML's own values.
+// NVML's own values and layouts: nvml.h, driver API 12 and 13.
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
-constexpr unsigned kClockSm = 1;
+constexpr unsigned kClockSm = 1, kClockMemory = 2;
+constexpr unsigned kTemperatureGpu = 0;
+constexpr unsigned kPcieSent = 0, kPcieReceived = 1;
+constexpr unsigned kMaxProcesses = 256;
 
 struct Utilization {
   unsigned gpu, memory;
@@ -19,6 +22,12 @@ struct Utilization {
 struct MemoryInfo {
   unsigned long long total, free, used;
 };
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(ProcessInfo) == 24);
 
 }  // namespace
 
@@ -32,7 +41,10 @@ struct Nvml::Library {
   int (*memory)(void*, MemoryInfo*) = nullptr;
   int (*clock)(void*, unsigned, unsigned*) = nullptr;
   int (*throttle)(void*, unsigned long long*) = nullptr;
-  int (*processes)(void*, unsigned*, void*) = nullptr;
+  int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
+  int (*power)(void*, unsigned*) = nullptr;
+  int (*temperature)(void*, unsigned, unsigned*) = nullptr;
+  int (*pcie)(void*, unsigned, unsigned*) = nullptr;
 
   template <typename F>
   void Find(const char* name, F* function) {
@@ -62,6 +74,9 @@ Result<std::unique_ptr<Nvml>> Nvml::Open() {
   l.Find("nvmlDeviceGetClockInfo", &l.clock);
   l.Find("nvmlDeviceGetCurrentClocksThrottleReasons", &l.throttle);
   l.Find("nvmlDeviceGetComputeRunningProcesses_v3", &l.processes);
+  l.Find("nvmlDeviceGetPowerUsage", &l.power);
+  l.Find("nvmlDeviceGetTemperature", &l.temperature);
+  l.Find("nvmlDeviceGetPcieThroughput", &l.pcie);
   if (l.init == nullptr || l.count == nullptr || l.by_index == nullptr)
     return Status::Error("libnvidia-ml.so.1 lacks nvmlInit_v2 or kin");
   if (const int error = l.init(); error != kSuccess)
@@ -78,34 +93,50 @@ Result<std::unique_ptr<Nvml>> Nvml::Open() {
   return nvml;
 }
 
-std::vector<GpuSample> Nvml::Sample() {
+std::vector<GpuValue> Nvml::Sample(bool slow) {
   const Library& l = *library_;
-  std::vector<GpuSample> samples;
-  for (uint32_t i = 0; i < devices_.size(); ++i) {
-    void* device = devices_[i];
+  std::vector<GpuValue> values;
+  for (uint32_t gpu = 0; gpu < devices_.size(); ++gpu) {
+    void* device = devices_[gpu];
     if (device == nullptr) continue;
-    GpuSample s{};
-    s.gpu = i;
+    const auto add = [&](Metric metric, uint64_t value) {
+      values.push_back({metric, gpu, value});
+    };
+    // function(device, which..., unsigned*)
+    const auto ask = [&](Metric metric, auto function, auto... which) {
+      unsigned value = 0;
+      if (function != nullptr &&
+          function(device, which..., &value) == kSuccess)
+        add(metric, value);
+    };
     if (Utilization u; l.utilization != nullptr &&
                        l.utilization(device, &u) == kSuccess)
-      s.utilization_percent = u.gpu;
+      add(Metric::kGpuUtilization, u.gpu);
     if (MemoryInfo m; l.memory != nullptr && l.memory(device, &m) == kSuccess)
-      s.memory_used_bytes = m.used;
-    if (unsigned mhz; l.clock != nullptr &&
-                      l.clock(device, kClockSm, &mhz) == kSuccess)
-      s.sm_clock_mhz = mhz;
+      add(Metric::kGpuMemoryUsedBytes, m.used);
+    ask(Metric::kGpuSmClockMhz, l.clock, kClockSm);
+    ask(Metric::kGpuMemoryClockMhz, l.clock, kClockMemory);
+    ask(Metric::kGpuPowerMw, l.power);
+    ask(Metric::kGpuTemperatureC, l.temperature, kTemperatureGpu);
     if (unsigned long long reasons; l.throttle != nullptr &&
                                     l.throttle(device, &reasons) == kSuccess)
-      s.throttle_reasons = reasons;
+      add(Metric::kGpuThrottleReasons, reasons);
+    if (!slow) continue;
+    ask(Metric::kGpuPcieSentKbPerS, l.pcie, kPcieSent);
+    ask(Metric::kGpuPcieReceivedKbPerS, l.pcie, kPcieReceived);
     if (l.processes != nullptr) {
-      // Asked with room for none, it tells how many there are.
-      unsigned n = 0;
-      const int result = l.processes(device, &n, nullptr);
-      if (result == kSuccess || result == kInsufficientSize) s.processes = n;
+      std::vector<ProcessInfo> processes(kMaxProcesses);
+      unsigned n = kMaxProcesses;
+      const int result = l.processes(device, &n, processes.data());
+      // Where they are more, it tells how many, and names none.
+      if (result == kSuccess || result == kInsufficientSize)
+        add(Metric::kGpuProcesses, n);
+      for (unsigned i = 0; result == kSuccess && i < n; ++i)
+        values.push_back({Metric::kGpuProcessBytes, processes[i].pid,
+                          processes[i].used_bytes, std::to_string(gpu)});
     }
-    samples.push_back(s);
   }
-  return samples;
+  return values;
 }
 
 }  // namespace ingero::kernel_probe

@@ -6,17 +6,19 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "base/tables.h"
 
 namespace ingero::kernel_probe {
 
-struct GpuSample {
-  uint32_t gpu;
-  std::optional<uint64_t> utilization_percent, memory_used_bytes, sm_clock_mhz,
-      throttle_reasons, processes;
+// One row of sample_table.
+struct GpuValue {
+  Metric metric;
+  uint64_t instance, value;
+  std::string text = {};
 };
 
 class Nvml {
@@ -24,7 +26,11 @@ class Nvml {
   static Result<std::unique_ptr<Nvml>> Open();
   ~Nvml();
   Nvml(const Nvml&) = delete;
-  std::vector<GpuSample> Sample();
+  size_t gpus() const { return devices_.size(); }
+  // What each GPU tells; what it does not is left out. slow: also what takes
+  // long (PCIe: 20 ms a counter) or changes seldom (who uses it, and how much
+  // memory).
+  std::vector<GpuValue> Sample(bool slow);
 
  private:
   struct Library;

@@ -124,14 +124,8 @@ void Sampler::RunGpu() {
   for (bool more = true; more;) {
     Rows rows = writer_->Spare(sample_table::kSchema);
     for (int i = 0; i < kKnotsPerSample && more; ++i) {
-      for (const GpuSample& s : nvml_->Sample()) {
-        const uint64_t t = NowNs();
-        Add(&rows, t, Metric::kGpuUtilization, s.gpu, s.utilization_percent);
-        Add(&rows, t, Metric::kGpuMemoryUsedBytes, s.gpu, s.memory_used_bytes);
-        Add(&rows, t, Metric::kGpuSmClockMhz, s.gpu, s.sm_clock_mhz);
-        Add(&rows, t, Metric::kGpuThrottleReasons, s.gpu, s.throttle_reasons);
-        Add(&rows, t, Metric::kGpuProcesses, s.gpu, s.processes);
-      }
+      for (const GpuValue& v : nvml_->Sample(/*slow=*/i == 0))
+        Add(&rows, NowNs(), v.metric, v.instance, v.value, v.text);
       // After a call that blocked, do not catch up.
       next = std::max(next + kKnotNs, NowNs());
       more = SleepUntil(next);

@@ -1035,8 +1035,9 @@ constexpr View kViews[] = {
      "SELECT t_ns, at_s, prev_pid AS pid, prev_tid AS tid, prev_name AS name, "
      "prev_pages AS pages FROM switches WHERE prev_pages > 0"},
     {"gpu", "samples of the GPUs (NVML)",
-     "SELECT t_ns, at_s, instance AS gpu, metric, value, unit FROM system "
-     "WHERE metric LIKE 'gpu.%'"},
+     "SELECT t_ns, at_s, iif(metric = 'gpu.process_memory', CAST(text AS "
+     "INTEGER), instance) AS gpu, iif(metric = 'gpu.process_memory', instance, "
+     "NULL) AS pid, metric, value, unit FROM system WHERE metric LIKE 'gpu.%'"},
     {"starvation", "starved time by process and reason",
      "SELECT pid, reason, state, sum(ns) AS ns, sum(ns * known) AS known_ns, "
      "count(*) AS cells FROM path GROUP BY pid, reason, state "
