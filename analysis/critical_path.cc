@@ -310,6 +310,8 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         const bool culprit_known = waker != kNone && waker < threads.size() &&
                                    !segment.woken_by_irq && waker != current &&
                                    threads[waker].process != kNone &&
+                                   !processes[threads[waker].process]
+                                        .outside_scope &&
                                    !processes[threads[waker].process].is_kernel;
         if (culprit_known && ++hops <= kMaxHopsWithoutProgress) {
           current = waker;

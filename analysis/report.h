@@ -151,6 +151,7 @@ struct TraceFacts {
   std::vector<std::string> streams;  // one sentence each
   std::vector<CoverageFact> coverage;
   std::vector<std::string> missing;  // what was not recorded, and so ...
+  std::string scope;  // whose scheduling was recorded; "" = everybody's
   std::vector<std::string> system;  // what samples of the system say
 };
 

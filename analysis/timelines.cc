@@ -182,7 +182,8 @@ void Timelines::BreakChain(CpuState* cpu, bool emit) {
 void Timelines::BreakChainsIntoNewer() {
   for (CpuState& c : cpus_) {
     const CpuState::First& next = c.seen_in_window ? c.tail : c.first;
-    if (!c.known || next.stretch != stretch_ || next.thread == c.now.thread)
+    if (!c.known || next.stretch != stretch_ ||
+        (next.thread == c.now.thread && !next.left_out))
       continue;
     BreakChain(&c, true);
     if (next.thread >= now_.size()) continue;
@@ -263,7 +264,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
   CpuState& cpu = Cpu(s.cpu);
   const ThreadIndex prev =
       s.prev_idle || s.prev >= now_.size() ? kNone : s.prev;
-  const bool broken = cpu.known && cpu.now.thread != prev;
+  const bool broken = cpu.known && (s.left_out || cpu.now.thread != prev);
   if (broken) BreakChain(&cpu, emit);
   if (emit && !cpu.known) {
     CpuSegment before{known_begin_, prev, s.prev_idle, false};
@@ -276,7 +277,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
     else if (cpu.segments.empty())
       cpu.segments.push_back(before);
   }
-  if (emit && !cpu.seen_in_window) cpu.first = {prev, stretch_};
+  if (emit && !cpu.seen_in_window) cpu.first = {prev, stretch_, s.left_out};
   if (emit) cpu.seen_in_window = true;
 
   if (prev != kNone) {
@@ -400,6 +401,12 @@ void Timelines::Flatten(ThreadIndex thread) {
   std::reverse(flat.segments.begin(), flat.segments.end());
   AppendTail(now_[thread], had_switch ? tail_[thread] : carry_[thread],
              &flat.segments);
+  // Its end may have been left out.
+  Segment& last = flat.segments.back();
+  const ProcessIndex process = trace_.threads()[thread].process;
+  if (last.end == kForever && last.state == ThreadState::kRunning &&
+      process != kNone && trace_.processes()[process].outside_scope)
+    last.state = ThreadState::kUnknown;
   flat.hint = flat.segments.size() - 1;
   flat_of_[thread] = static_cast<uint32_t>(flats_used_++);
   flat_threads_.push_back(thread);
@@ -447,7 +454,7 @@ CpuSegment Timelines::CpuPrehistory(uint16_t cpu) const {
   s.begin = known_begin_;
   if (c.tail.stretch == stretch_) {
     s.thread = c.tail.thread;
-    s.idle = c.tail.thread == kNone;
+    s.idle = c.tail.thread == kNone && !c.tail.left_out;
   }
   return s;
 }

@@ -12,7 +12,8 @@
 // Some switches are hidden from every recorder (a virtual machine hides its own
 // agent's): the row of a CPU then begins with another thread than the row
 // before ended with. What the two threads did from when they were last seen is
-// unknown, as is who held the CPU; nothing else is.
+// unknown, as is who held the CPU; nothing else is. So it is where recording
+// was limited to a tree and switches of others were left out, which is told.
 //
 // Units:      times are Ns, intervals half-open.
 // Memory:     one window's switches; arenas are reused.
@@ -141,6 +142,7 @@ class Timelines {
     struct First {
       ThreadIndex thread = kNone;
       uint32_t stretch = kNone;
+      bool left_out = false;  // not known: neither a thread nor idle
     } first, tail;
     std::vector<CpuSegment> segments;
     size_t hint = 0;

@@ -45,6 +45,9 @@ struct Process {
   bool has_cuda = false;   // a CUDA stream of it was merged
   bool is_ingero = false;  // our own companion or merge: never blamed
   bool is_kernel = false;  // kernel thread
+  // Not of the tree that recording was limited to: known is only what it ran
+  // on CPUs that one of the tree waited for.
+  bool outside_scope = false;
   uint64_t cgroup_id = 0;  // of the cpu controller, as of the last event
   uint32_t cpus_allowed = 0;  // by its affinity at its first CUDA call; 0 = not
                               // known
@@ -154,7 +157,11 @@ struct Switch {
   uint16_t cpu = 0;
   ThreadIndex prev = kNone, next = kNone;
   bool prev_idle = false, next_idle = false;
-  ThreadState prev_state = ThreadState::kUnknown;  // kRunnable: see preempted
+  // The switches here since the row before were left out, but for the side of
+  // `next` of the last: others had the CPU, and who left is not told.
+  bool left_out = false;
+  // kRunnable: see preempted. kUnknown: prev is outside the scope.
+  ThreadState prev_state = ThreadState::kUnknown;
   bool preempted = false;  // prev did not leave by its own will
   bool yielded = false;    // prev called sched_yield
   int16_t prev_syscall = -1;

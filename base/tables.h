@@ -126,7 +126,11 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
     "GPU")                                                                   \
   X(kGpuProcessBytes, 41, "gpu.process_memory",                              \
     "bytes of GPU memory that the process uses; all ones: not told",         \
-    "pid, as the companion sees it; text: the GPU")
+    "pid, as the companion sees it; text: the GPU")             \
+  X(kScope, 42, "ingero.scope", "1", "text: whose switches are recorded "    \
+    "(--tree); no such sample = everybody's")                                \
+  X(kSwitchesLeftOut, 43, "ingero.switches_left_out", "count",               \
+    "cpu; of the switches seen: of others, left out by --tree")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

@@ -35,7 +35,8 @@ struct ingero_task_state {
 	u16 wake_flags;	  /* INGERO_WAKE_* */
 	u8 left_runnable; /* off the CPU: preempted or yielded */
 	u8 kept;	  /* `counts` holds what no record has told yet */
-	u32 reserved;
+	u16 in_tree;	  /* of a tree that --tree names */
+	u16 waits_for;	  /* of the tree: runnable, for this CPU plus 1 */
 	/* When it became runnable: its cgroup's runqueue, 0 = not looked at, and
 	 * what throttled_ns() said of that. */
 	u64 throttle_rq;
@@ -119,6 +120,45 @@ task_storage(struct task_struct *task)
 		count_loss(this_cpu_state(), INGERO_CPU_LOST_STORAGE,
 			   bpf_ktime_get_ns());
 	return s;
+}
+
+/*
+ * --tree: a thread's flag is set at start (dump_tasks), by its birth, or as its
+ * process takes a name. A CPU counts the threads of the tree that wait for it:
+ * the kernel tells each change under the lock of that CPU's runqueue.
+ */
+static __always_inline void wait_for_cpu(struct ingero_task_state *s,
+					 u32 cpu_plus_1)
+{
+	struct ingero_cpu_state *c;
+	u32 cpu;
+
+	if (s->waits_for == cpu_plus_1)
+		return;
+	if (s->waits_for) {
+		cpu = s->waits_for - 1;
+		c = bpf_map_lookup_elem(&cpu_states, &cpu);
+		if (c)
+			__sync_fetch_and_add(&c->tree_waiting, -1);
+	}
+	s->waits_for = cpu_plus_1;
+	if (cpu_plus_1) {
+		cpu = cpu_plus_1 - 1;
+		c = bpf_map_lookup_elem(&cpu_states, &cpu);
+		if (c)
+			__sync_fetch_and_add(&c->tree_waiting, 1);
+	}
+}
+
+static __always_inline u32 task_cpu(struct task_struct *task)
+{
+	struct task_struct___cpu_in_thread_info *t = (void *)task;
+
+	if (bpf_core_field_exists(struct thread_info___cpu, cpu))
+		return t->thread_info.cpu;
+	if (bpf_core_field_exists(struct task_struct___cpu, cpu))
+		return ((struct task_struct___cpu *)task)->cpu;
+	return 0;
 }
 
 /* pid of `task` in its innermost namespace. */

@@ -143,6 +143,24 @@ struct task_struct___old_state {
 	long state;
 };
 
+/* 5.16 moved it (bcf9033e5449). */
+struct thread_info___cpu {
+	u32 cpu;
+};
+
+struct task_struct___cpu_in_thread_info {
+	struct thread_info___cpu thread_info;
+};
+
+struct task_struct___cpu {
+	unsigned int cpu;
+};
+
+/* Runs right now; only kernels for several CPUs have it. */
+struct task_struct___smp {
+	int on_cpu;
+};
+
 /* x86 kept the preemption count in pcpu_hot from 6.2 to 6.14. */
 struct pcpu_hot {
 	int preempt_count;

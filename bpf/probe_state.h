@@ -48,14 +48,20 @@ struct ingero_counts {
  * sleep needs none.
  */
 struct ingero_cpu_state {
-	__u64 switches_seen; /* recorded + lost = seen */
+	__u64 switches_seen; /* recorded + lost (+ left out) = seen */
 	__u64 tasks_seen;    /* task events, likewise */
 	__u64 pages_seen;    /* allocations, likewise; with raw_pages */
 	/* The task_struct that the last switch here brought; 0 = none yet. */
 	__u64 running;
 	struct ingero_counts counts; /* of `running` */
 	struct ingero_loss_counter lost[INGERO_CPU_LOST_MAX];
-	__u64 reserved[7];
+	/* With --tree: recorded + lost + left out = seen. */
+	__u64 switches_left_out;
+	/* Of the last switch here, where that was left out; 0 = it was not. */
+	__u64 left_out_ns;
+	__u32 tree_waiting;    /* threads of the tree that wait for this CPU */
+	__u32 running_in_tree; /* `running` is of the tree */
+	__u64 reserved[4];
 };
 INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
 
@@ -74,6 +80,14 @@ enum ingero_throttle_clock {
 	INGERO_THROTTLE_TASK = 3,
 };
 
+/* A process whose descendants, and itself, are recorded. */
+struct ingero_tree_root {
+	__u64 comm[INGERO_COMM_LEN / 8]; /* zeros behind its end */
+	__u32 pid;			 /* 0: by name */
+	__u32 reserved;
+};
+#define INGERO_MAX_TREE_ROOTS 8
+
 /* The only object in section .rodata.config. */
 struct ingero_probe_config {
 	/* 5.18: sched_switch passes prev_state (fa2c3254d7cf). */
@@ -88,6 +102,10 @@ struct ingero_probe_config {
 	__u32 late_stime;
 	/* Each allocation is a record of its own, besides being counted. */
 	__u32 raw_pages;
+	/* How many of tree_root are valid; 0 = everybody is recorded. Read
+	 * without a cast, which takes the volatile away. */
+	__u32 tree_roots;
+	struct ingero_tree_root tree_root[INGERO_MAX_TREE_ROOTS];
 };
 
 /* A thread whose pages reach this is flushed without waiting for a switch. */

@@ -115,6 +115,63 @@ static __always_inline void begin_counts(struct ingero_counts *counts,
 	note_faults(counts, next);
 }
 
+/*
+ * --tree: must this switch be recorded? Of the tree itself each one is; of
+ * others those on a CPU that one of the tree waits for. The last that was left
+ * out before is told then, since it brought `prev`, who holds the CPU.
+ */
+static __always_inline bool in_scope(struct ingero_cpu_state *here,
+				     struct task_struct *prev,
+				     struct ingero_task_state *n, void *ring,
+				     u32 state, struct ingero_task_state *p,
+				     u64 now, u32 cpu, u32 *flags)
+{
+	struct ingero_ring_switch *e;
+	bool was = here->running_in_tree, is = n && n->in_tree;
+	bool waited = here->tree_waiting;
+
+	if (here->running != (u64)prev)
+		was = p && p->in_tree;
+	here->running_in_tree = is;
+	if (was && !state && p)
+		wait_for_cpu(p, cpu + 1);
+	if (is)
+		wait_for_cpu(n, 0);
+	if (!was && !is && !waited) {
+		here->switches_left_out++;
+		here->left_out_ns = now;
+		return false;
+	}
+	if (!was)
+		*flags |= INGERO_PREV_OUTSIDE;
+	if (!is)
+		*flags |= INGERO_NEXT_OUTSIDE;
+	if (!here->left_out_ns)
+		return true;
+	here->switches_left_out--;
+	e = ring ? bpf_ringbuf_reserve(ring, sizeof(*e), 0) : NULL;
+	if (!e) {
+		count_loss(here, INGERO_CPU_LOST_SWITCH, here->left_out_ns);
+	} else {
+		__builtin_memset(e, 0, sizeof(*e));
+		e->kind = INGERO_RING_SWITCH;
+		/* Outside also if it joined the tree since: what it did before
+		 * is not known. */
+		e->flags = INGERO_PREV_OUTSIDE | INGERO_PREV_LEFT_OUT |
+			   INGERO_NEXT_OUTSIDE;
+		if (prev->flags & PF_KTHREAD)
+			e->flags |= INGERO_NEXT_KTHREAD;
+		e->prev_syscall = -1;
+		e->cpu = cpu;
+		e->t_ns = here->left_out_ns;
+		e->next_tid = prev->pid;
+		e->next_tgid = prev->tgid;
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	}
+	here->left_out_ns = 0;
+	return true;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	     struct task_struct *next)
@@ -127,6 +184,7 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	struct ingero_ring_switch *e;
 	u32 min_faults = 0, maj_faults = 0, kernel_us = 0, state, flags = 0;
 	u64 throttled_ns;
+	bool told = true;
 	void *ring;
 
 	here = bpf_map_lookup_elem(&cpu_states, &cpu);
@@ -160,7 +218,23 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	}
 	if (next->pid)
 		n = task_storage(next);
+	ring = bpf_map_lookup_elem(&switch_rings, &cpu);
+	if (config.tree_roots)
+		told = in_scope(here, prev, n, ring, state, p, now, cpu,
+				&flags);
 	here->running = (u64)next;
+	if (!told) {
+		/* Counts of others than the tree's are not kept: only what
+		 * they take while they run is told. */
+		if (n) {
+			n->wake_ns = 0;
+			n->left_runnable = 0;
+			n->throttle_rq = 0;
+			n->kept = 0;
+		}
+		begin_counts(counts, next, NULL);
+		return 0;
+	}
 	if (counts->has_faults) {
 		min_faults = prev->min_flt - counts->min_flt;
 		maj_faults = prev->maj_flt - counts->maj_flt;
@@ -168,7 +242,6 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	}
 	throttled_ns = n ? throttled_since(n, next) : 0;
 
-	ring = bpf_map_lookup_elem(&switch_rings, &cpu);
 	if (!ring) {
 		e = NULL;
 	} else if (counts->pages | min_faults | maj_faults | kernel_us |
@@ -291,9 +364,43 @@ int BPF_PROG(on_sched_waking_stack, struct task_struct *task)
 	return store_wake(task, waker, context_by_stack(waker));
 }
 
+static __always_inline void tree_thread_wakes(struct task_struct *task)
+{
+	struct ingero_task_state *s =
+		bpf_task_storage_get(&task_states, task, 0, 0);
+
+	if (s && s->in_tree)
+		wait_for_cpu(s, task_cpu(task) + 1);
+}
+
 /* First run of a new thread: its creator is the waker. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_sched_wakeup_new, struct task_struct *task)
 {
+	if (config.tree_roots)
+		tree_thread_wakes(task);
 	return store_wake(task, bpf_get_current_task_btf(), INGERO_WAKE_NEW);
+}
+
+/* Loaded with --tree only. It wakes on the CPU that was chosen for it. */
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_sched_wakeup, struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct task_struct___smp, on_cpu) &&
+	    ((struct task_struct___smp *)task)->on_cpu)
+		return 0; /* it did not get to sleep */
+	tree_thread_wakes(task);
+	return 0;
+}
+
+/* Likewise. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(on_sched_migrate_task, struct task_struct *task, int to)
+{
+	struct ingero_task_state *s =
+		bpf_task_storage_get(&task_states, task, 0, 0);
+
+	if (s && s->waits_for)
+		wait_for_cpu(s, to + 1);
+	return 0;
 }

@@ -39,8 +39,11 @@ struct Probe {
   bool required;
   const char* without;  // what is missing where it is skipped
   bool common = true;   // no machine is long without it
+  bool tree_only = false;
 };
 
+constexpr const char* kNoHolders =
+    "who holds the CPUs that the tree waits for";
 constexpr const char* kNoReclaim = "threads that had to free memory first";
 constexpr const char* kNoMemcg = "threads at their cgroup's memory limit";
 constexpr const char* kNoCompaction = "threads that had to move pages first";
@@ -88,6 +91,10 @@ const std::vector<Probe>& Probes() {
        Phase::kScheduler, false, "who woke whom, and waiting for a CPU"},
       {"sched_wakeup_new", {{OBJECT(sched), "on_sched_wakeup_new"}},
        Phase::kScheduler, false, "waiting for a CPU before the first run"},
+      {"sched_wakeup", {{OBJECT(sched), "on_sched_wakeup"}}, Phase::kScheduler,
+       false, kNoHolders, true, true},
+      {"sched_migrate_task", {{OBJECT(sched), "on_sched_migrate_task"}},
+       Phase::kScheduler, false, kNoHolders, false, true},
       {"sched_switch", {{OBJECT(sched), "on_sched_switch"}}, Phase::kScheduler,
        true, "everything"},
   };
@@ -192,6 +199,15 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
   loader->config_.victim_is_task = victim_is_task;
   loader->config_.throttle_clock = ThrottleClock(kernel);
   loader->config_.raw_pages = options.raw_pages;
+  INGERO_CHECK(options.tree.size() <= INGERO_MAX_TREE_ROOTS);
+  loader->config_.tree_roots = static_cast<uint32_t>(options.tree.size());
+  for (size_t i = 0; i < options.tree.size(); ++i) {
+    ingero_tree_root& root = loader->config_.tree_root[i];
+    root.pid = options.tree[i].pid;
+    const std::string& comm = options.tree[i].comm;
+    std::memcpy(root.comm, comm.data(),
+                std::min(comm.size(), sizeof(root.comm) - 1));
+  }
   const auto nohz_full = ReadWholeFile("/sys/devices/system/cpu/nohz_full");
   loader->config_.late_stime =
       nohz_full.ok() && nohz_full->find_first_of("0123456789") !=
@@ -206,6 +222,7 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
   Status status = loader->MakeMaps(options);
   for (size_t i = 0; status.ok() && i < Probes().size(); ++i) {
     const Probe& probe = Probes()[i];
+    if (probe.tree_only && options.tree.empty()) continue;
     Status loaded;
     if (probe.phase != Phase::kIterate &&
         TracepointParameters(kernel, probe.tracepoint, nullptr) < 0)
@@ -213,7 +230,9 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
     else
       loaded = loader->LoadProbe(kernel, i);
     if (loaded.ok()) continue;
-    if (probe.required)
+    // Without it nobody who runs already is of a tree.
+    if (probe.required ||
+        (probe.phase == Phase::kIterate && !options.tree.empty()))
       status = std::move(loaded).In(std::string("probe ") + probe.tracepoint);
     else
       loader->Skip(i, loaded.message());
@@ -363,19 +382,23 @@ std::vector<ingero_ring_task> Loader::DumpTasks() {
   for (Loaded& l : loaded_) {
     if (Probes()[l.probe].phase != Phase::kIterate || l.link == nullptr)
       continue;
-    const int fd = bpf_iter_create(bpf_link__fd(l.link));
-    if (fd < 0) continue;
-    // The kernel hands out whole bytes, not whole records.
-    std::string bytes;
-    char chunk[1 << 16];
-    ssize_t n;
-    while ((n = read(fd, chunk, sizeof(chunk))) > 0 ||
-           (n < 0 && (errno == EINTR || errno == EAGAIN)))
-      if (n > 0) bytes.append(chunk, static_cast<size_t>(n));
-    close(fd);
-    tasks.resize(bytes.size() / sizeof(ingero_ring_task));
-    std::memcpy(tasks.data(), bytes.data(),
-                tasks.size() * sizeof(ingero_ring_task));
+    // A child that the first pass came too early for, of a parent that it came
+    // too late for, is found by a second one: births inherit from then on.
+    for (int pass = config_.tree_roots != 0 ? 0 : 1; pass < 2; ++pass) {
+      const int fd = bpf_iter_create(bpf_link__fd(l.link));
+      if (fd < 0) continue;
+      // The kernel hands out whole bytes, not whole records.
+      std::string bytes;
+      char chunk[1 << 16];
+      ssize_t n;
+      while ((n = read(fd, chunk, sizeof(chunk))) > 0 ||
+             (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        if (n > 0) bytes.append(chunk, static_cast<size_t>(n));
+      close(fd);
+      tasks.resize(bytes.size() / sizeof(ingero_ring_task));
+      std::memcpy(tasks.data(), bytes.data(),
+                  tasks.size() * sizeof(ingero_ring_task));
+    }
   }
   return tasks;
 }
@@ -410,11 +433,15 @@ std::vector<ProbeState> Loader::States() const {
   std::vector<ProbeState> states;
   for (size_t i = 0; i < Probes().size(); ++i) {
     const Probe& probe = Probes()[i];
+    if (probe.tree_only && config_.tree_roots == 0) continue;
     states.push_back({probe.tracepoint, false, skipped_[i], probe.without,
                       probe.common, 0, 0});
   }
   for (const Loaded& l : loaded_) {
-    ProbeState& state = states[l.probe];
+    ProbeState& state = *std::find_if(
+        states.begin(), states.end(), [&](const ProbeState& s) {
+          return s.tracepoint == Probes()[l.probe].tracepoint;
+        });
     state.attached = l.attached;
     bpf_prog_info info{};
     uint32_t size = sizeof(info);

@@ -29,9 +29,17 @@ struct bpf_program;
 
 namespace ingero::kernel_probe {
 
+// Whose switches are recorded, with all that descends from it.
+struct TreeRoot {
+  uint32_t pid = 0;  // 0: every process called `comm`, also later ones
+  std::string comm;
+};
+
 struct LoaderOptions {
   uint64_t ring_bytes = 0;  // per CPU; a power of two, at least a page
   bool raw_pages = false;   // each allocation of pages a record of its own
+  std::vector<TreeRoot> tree;  // empty: everybody; at most
+                               // INGERO_MAX_TREE_ROOTS
   bool verbose = false;     // print what libbpf says
   // One line per probe: "probe sched_switch: attached".
   std::function<void(const std::string&)> report;
@@ -57,8 +65,8 @@ class Loader {
 
   // Attaches what concerns tasks: from here on births are seen.
   Status AttachTaskProbes();
-  // The tasks that exist, each with storage from here on. Empty where the
-  // iterator could not be loaded.
+  // The tasks that exist, each with storage from here on, and whether it is of
+  // a tree. Empty where the iterator could not be loaded.
   std::vector<ingero_ring_task> DumpTasks();
   // Attaches the rest. Fails where a required one cannot be.
   Status AttachScheduler();

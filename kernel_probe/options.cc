@@ -10,7 +10,9 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/file.h"
 #include "base/text.h"
+#include "kernel_probe/proc.h"
 
 namespace ingero::kernel_probe {
 namespace {
@@ -40,6 +42,7 @@ Examples:
   sudo ingero-kprobe                      until Ctrl-C
   sudo ingero-kprobe --duration 60s
   sudo ingero-kprobe --buffer 16M         where losses were shown
+  sudo ingero-kprobe --tree train.py      of a busy host, one job only
   sudo ingero-kprobe --check              does it work on this kernel?
   sudo ingero-kprobe --ready-file /tmp/ready &   for scripts
 
@@ -86,6 +89,46 @@ Result<uint64_t> RingBytes(uint64_t asked) {
   return std::bit_ceil(std::max(asked, page));
 }
 
+Result<TreeRoot> ParseTree(std::string_view text) {
+  TreeRoot root;
+  if (!text.empty() &&
+      text.find_first_not_of("0123456789") == std::string_view::npos) {
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), root.pid);
+    if (error != std::errc() || root.pid == 0)
+      return Status::Error("'" + std::string(text) + "' is not a PID");
+    return root;
+  }
+  if (text.empty() || text.find('/') != std::string_view::npos)
+    return Status::Error("'" + std::string(text) +
+                         "' is neither a PID nor the name of a program as "
+                         "'ps -o comm' shows it");
+  root.comm = text.substr(0, INGERO_COMM_LEN - 1);
+  return root;
+}
+
+Result<std::string> DescribeTree(const std::vector<TreeRoot>& tree) {
+  std::string text;
+  for (const TreeRoot& root : tree) {
+    if (!text.empty()) text += " and ";
+    if (root.pid == 0) {
+      text += "the trees of processes named " + root.comm;
+      continue;
+    }
+    const std::string pid = std::to_string(root.pid);
+    const auto status = ReadWholeFile("/proc/" + pid + "/status");
+    if (!status.ok())
+      return Status::Error("--tree " + pid + ": there is no process " + pid);
+    if (status->find("\nTgid:\t" + pid + "\n") == std::string::npos)
+      return Status::Error("--tree " + pid +
+                           ": is a thread; name its process");
+    const auto stat = ReadTaskStat(root.pid);
+    text += "the tree of PID " + pid;
+    if (stat) text += " (" + stat->comm + ")";
+  }
+  return text;
+}
+
 Status CheckReadyFile(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   const std::string folder = slash == path.npos ? "."
@@ -104,6 +147,7 @@ ParsedArgs ParseArgs(int argc, char** argv) {
   ParsedArgs parsed;
   Options& o = parsed.options;
   std::string duration, buffer, pages;
+  std::vector<std::string> trees;
   CLI::App app("Kernel companion of ingero: who runs, who waits, and for what.",
                "ingero-kprobe");
   app.footer(kFooter);
@@ -126,6 +170,14 @@ ParsedArgs ParseArgs(int argc, char** argv) {
                  "ns dearer for the program and needs a larger --buffer")
       ->type_name("HOW")
       ->check(CLI::IsMember({"counts", "raw"}));
+  app.add_option("--tree", trees,
+                 "Record the switches of this process and its descendants "
+                 "only, and of others those on CPUs that it waits for; a name "
+                 "is all processes called so, now or later. What is left out "
+                 "is counted. May be given up to 8 times")
+      ->type_name("PID|NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--quiet", o.quiet,
                "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");
@@ -148,6 +200,13 @@ ParsedArgs ParseArgs(int argc, char** argv) {
     return parsed;
   };
   o.raw_pages = pages == "raw";
+  if (trees.size() > INGERO_MAX_TREE_ROOTS)
+    return usage("--tree", Status::Error("is given more than 8 times"));
+  for (const std::string& text : trees) {
+    auto root = ParseTree(text);
+    if (!root.ok()) return usage("--tree", root.status());
+    o.tree.push_back(*root);
+  }
   if (!duration.empty()) {
     auto d = ParseDuration(duration);
     if (!d.ok()) return usage("--duration", d.status());

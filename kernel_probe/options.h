@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
+#include "kernel_probe/loader.h"
 
 namespace ingero::kernel_probe {
 
@@ -23,6 +25,7 @@ struct Options {
   std::string ready_file;  // "": none
   bool check = false;      // --check: record nothing
   bool raw_pages = false;  // each allocation an event
+  std::vector<TreeRoot> tree;  // empty: everybody
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing
@@ -34,6 +37,11 @@ Result<Ns> ParseDuration(std::string_view text);
 Result<uint64_t> ParseBytes(std::string_view text);
 // The ring that is made for an asked size: a power of two, at least a page.
 Result<uint64_t> RingBytes(uint64_t asked);
+// A pid or a name; the kernel cuts a name after 15 bytes, and so do we.
+Result<TreeRoot> ParseTree(std::string_view text);
+// "the tree of PID 12 (python)", for people; fails where there is no such
+// process. "" = no tree.
+Result<std::string> DescribeTree(const std::vector<TreeRoot>& tree);
 // Can it be made? Asked before anything is recorded, and after the rights that
 // recording needs: who lacks those has no use for this answer.
 Status CheckReadyFile(const std::string& path);

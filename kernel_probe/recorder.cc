@@ -124,6 +124,8 @@ class Recorder {
   void OnTask(const ingero_ring_task& e);
   // Losses that the kernel counted since the last call.
   void PollLosses();
+  // Switches that --tree left out, so far.
+  uint64_t LeftOut() const;
   void ShowStatus(uint64_t now);
 
   const Options& options_;
@@ -161,17 +163,22 @@ Status Recorder::Run() {
 }
 
 Status Recorder::Start() {
+  INGERO_ASSIGN_OR_RETURN(facts_.scope, DescribeTree(options_.tree));
   facts_.page_cost_ns = MeasurePageCostNs();
   LoaderOptions load;
   load.ring_bytes = options_.ring_bytes;
   load.verbose = options_.verbose;
   load.raw_pages = options_.raw_pages;
+  load.tree = options_.tree;
   load.report = [this](const std::string& line) { Say(line); };
   INGERO_ASSIGN_OR_RETURN(loader_, Loader::Load(load));
   // Made last of what can fail, so that a failed start leaves no file.
   INGERO_ASSIGN_OR_RETURN(output_, OpenOutput(options_.dir));
   if (!output_.dir.note.empty()) Say(output_.dir.note);
   if (!options_.note.empty()) Say(options_.note);
+  if (!facts_.scope.empty())
+    Say("scope: " + facts_.scope +
+        ", and who holds the CPUs that it waits for");
 
   const std::span<ingero_cpu_state> states(
       loader_->cpu_states(), static_cast<size_t>(loader_->cpus()));
@@ -313,15 +320,19 @@ Status Recorder::Finish() {
 
   if (live_) std::fprintf(stderr, "\r\033[K");
   const double seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
+  std::string left_out;
+  if (!facts_.scope.empty())
+    left_out =
+        ", left out " + FormatCount(LeftOut()) + " switches of others (--tree)";
   char line[512];
   std::snprintf(
       line, sizeof(line),
-      "recorded %s switches and %s task events in %.1f s, lost %s; %s, own "
+      "recorded %s switches and %s task events in %.1f s, lost %s%s; %s, own "
       "CPU %s: %s",
       FormatCount(drain_->recorded()).c_str(),
       FormatCount(tasks_->written()).c_str(), seconds,
       FormatCount(losses_.events() + writer_->rows_failed()).c_str(),
-      FormatBytes(writer_->bytes_written()).c_str(),
+      left_out.c_str(), FormatBytes(writer_->bytes_written()).c_str(),
       FormatPercent((CpuSeconds() - begin_cpu_s_) / seconds).c_str(), output_.path.c_str());
   Say(line);
   for (const auto& [loss, count] : losses_.totals())
@@ -332,6 +343,14 @@ Status Recorder::Finish() {
                  FormatCount(writer_->rows_failed()).c_str(),
                  LossText(INGERO_LOSS_WRITE_FAILED));
   return Status(written).In(output_.path);
+}
+
+uint64_t Recorder::LeftOut() const {
+  uint64_t count = 0;
+  for (int cpu = 0; cpu < loader_->cpus(); ++cpu)
+    count += __atomic_load_n(&loader_->cpu_states()[cpu].switches_left_out,
+                             __ATOMIC_RELAXED);
+  return count;
 }
 
 void Recorder::ShowStatus(uint64_t now) {

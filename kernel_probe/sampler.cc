@@ -166,6 +166,7 @@ void Sampler::SampleSystem(Rows* rows) {
 
   Add(rows, t, Metric::kThrottleClock, 0, facts_.throttle_clock);
   Add(rows, t, Metric::kMemoryStalls, 0, facts_.memory_stalls);
+  if (!facts_.scope.empty()) Add(rows, t, Metric::kScope, 0, 1, facts_.scope);
   SampleCgroups(true, rows);
 
   timespec own;
@@ -177,6 +178,9 @@ void Sampler::SampleSystem(Rows* rows) {
     const ingero_cpu_state& c = cpu_states_[cpu];
     Add(rows, t, Metric::kSwitchesSeen, cpu,
         __atomic_load_n(&c.switches_seen, __ATOMIC_RELAXED));
+    if (!facts_.scope.empty())
+      Add(rows, t, Metric::kSwitchesLeftOut, cpu,
+          __atomic_load_n(&c.switches_left_out, __ATOMIC_RELAXED));
     if (facts_.raw_pages)
       Add(rows, t, Metric::kAllocationsSeen, cpu,
           __atomic_load_n(&c.pages_seen, __ATOMIC_RELAXED));

@@ -37,6 +37,7 @@ struct RecordingFacts {
   uint32_t throttle_clock = 0;  // enum ingero_throttle_clock
   uint32_t memory_stalls = 0;   // bits by enum ingero_task_event
   bool raw_pages = false;
+  std::string scope;  // whose switches are recorded; "" = everybody's
 };
 
 class Sampler {

@@ -79,6 +79,7 @@ class Timelines {
     ThreadState state = ThreadState::kUnknown;
     bool dirty = false;
     bool lost = false;  // kUnknown: it was known, until a switch was not seen
+    bool outside = false;  // kRunning: its end may have been left out
     uint16_t cpu = 0;
     uint32_t syscall = 0;  // plus 1
     int64_t since = 0;
@@ -239,6 +240,7 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
         lives_->Current(static_cast<uint32_t>(row[kPrevTid]),
                         static_cast<uint32_t>(row[kPrevTgid]), Ns(t));
     if (flags & INGERO_PREV_KTHREAD) lives_->MarkKernel(thread);
+    if (!(flags & INGERO_PREV_OUTSIDE)) lives_->MarkInScope(thread);
     lives_->Seen(thread, Ns(t));
     {
       const State before = At(thread);
@@ -253,7 +255,8 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     }
     State& s = Dirty(thread);
     s.state = StateAfter(flags, row[kPrevState]);
-    s.lost = false;
+    s.lost = s.state == ThreadState::kUnknown;
+    s.outside = false;
     s.since = t;
     s.cpu = cpu;
     s.syscall = static_cast<uint32_t>(row[kPrevSyscall]);
@@ -262,7 +265,8 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
       ++s.sum[kYielded];
     else if (s.state == ThreadState::kRunnable)
       ++s.sum[kPreempted];
-    else if (s.state != ThreadState::kDead)
+    else if (s.state != ThreadState::kDead &&
+             s.state != ThreadState::kUnknown)
       ++s.sum[kSlept];
     s.sum[kPages] +=
         row[kPrevPages] - std::min(row[kPrevPages], s.pages_told);
@@ -277,11 +281,16 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
         lives_->Current(static_cast<uint32_t>(row[kNextTid]),
                         static_cast<uint32_t>(row[kNextTgid]), Ns(t));
     if (flags & INGERO_NEXT_KTHREAD) lives_->MarkKernel(thread);
+    // What one outside did before it came is not known.
+    const bool outside = flags & INGERO_NEXT_OUTSIDE;
+    if (!outside) lives_->MarkInScope(thread);
     lives_->Seen(thread, Ns(t));
     const State before = At(thread);
     int64_t since = before.since;
     ThreadState state = before.state;
-    if (state == ThreadState::kUnknown && !before.lost) {
+    if (outside) {
+      state = ThreadState::kUnknown;
+    } else if (state == ThreadState::kUnknown && !before.lost) {
       // Its first switch: it was asleep if something woke it.
       since = Known(thread);
       state = row[kWakeT] != 0 && !(flags & INGERO_WAKE_NEW)
@@ -307,6 +316,7 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     State& s = At(thread);
     s.state = ThreadState::kRunning;
     s.lost = false;
+    s.outside = outside;
     s.since = t;
     s.cpu = cpu;
     s.syscall = 0;
@@ -326,7 +336,8 @@ Status Timelines::Close(int64_t t) {
     const State s = states_[i];
     states_[i].lost = false;
     if (s.state == ThreadState::kUnknown) continue;
-    INGERO_RETURN_IF_ERROR(AddSpan(i, s.state, s.since, t));
+    if (!s.outside)
+      INGERO_RETURN_IF_ERROR(AddSpan(i, s.state, s.since, t));
     states_[i].state = ThreadState::kUnknown;
   }
   return FlushSecond();
@@ -390,9 +401,10 @@ class Chains {
     // A thread that calls exec takes its process's pid without a switch.
     const bool exec = row[kPrevTid] == row[kPrevTgid] &&
                       row[kPrevTgid] == c.next_tgid && c.next_tid != 0;
-    if (c.seen && row[kPrevTid] != c.next_tid && !exec) {
+    const bool left_out = row[kFlags] & INGERO_PREV_LEFT_OUT;
+    if (c.seen && (left_out || (row[kPrevTid] != c.next_tid && !exec))) {
       gap = Gap{c.next_tid, c.next_tgid, c.t};
-      if (!explained_ && !Lost(cpu, c.t, t) && !Lost(kAnyCpu, c.t, t)) {
+      if (!left_out && !explained_ && !Lost(cpu, c.t, t) && !Lost(kAnyCpu, c.t, t)) {
         Unseen& u = unseen_[cpu];
         if (u.count != 0 && FloorSecond(u.last) != FloorSecond(t))
           INGERO_RETURN_IF_ERROR(Write(cpu, &u, writer));
@@ -477,6 +489,9 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     from[i] = covered;
     covered = std::max(covered, stream.span().end.value + 1);
     Interval switch_span;
+    bool scoped = false;
+    std::map<uint64_t, uint64_t> left_out;  // by CPU
+    const size_t first_knot = facts->knots.size();
     for (BlockRef ref : stream.blocks()) {
       done += ref.bytes;
       if (ref.last_ns < from[i]) continue;
@@ -522,6 +537,12 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
               static_cast<Metric>(rows.at(r, sample_table::kMetric));
           const uint64_t value = rows.at(r, sample_table::kValue);
           if (metric == Metric::kCpuOnline) facts->cpus = value;
+          if (metric == Metric::kScope) {
+            scoped = true;
+            facts->scope = rows.texts[r];
+          }
+          if (metric == Metric::kSwitchesLeftOut)
+            left_out[rows.at(r, sample_table::kInstance)] = value;
           if (metric == Metric::kPageCostNs) facts->page_cost_ns = value;
           if (metric == Metric::kCudaProcess)
             facts->cuda_processes.push_back(
@@ -533,6 +554,19 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
       progress(0.3 * static_cast<double>(done) /
                    static_cast<double>(std::max<uint64_t>(total, 1)),
                0);
+    }
+    for (const auto& [cpu, count] : left_out) facts->left_out += count;
+    // A tree may be asleep for long. The first knot comes after the probes
+    // were attached, the last but one before they were detached.
+    if (scoped && facts->knots.size() >= first_knot + 2) {
+      const Interval knots{
+          Ns(std::max(facts->knots[first_knot].mono_ns, from[i])),
+          Ns(facts->knots[facts->knots.size() - 2].mono_ns)};
+      if (switch_span.empty())
+        switch_span = knots;
+      else
+        switch_span = {std::min(switch_span.begin, knots.begin),
+                       std::max(switch_span.end, knots.end)};
     }
     if (!switch_span.empty()) facts->spans.push_back(switch_span);
   }
@@ -603,6 +637,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     }
     INGERO_RETURN_IF_ERROR(timelines.Close(streams[i]->span().end.value));
   }
+  if (!facts->scope.empty()) lives->LimitScope();
   INGERO_RETURN_IF_ERROR(chains.Finish(writer));
   return timelines.Finish();
 }

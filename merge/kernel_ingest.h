@@ -35,6 +35,8 @@ struct KernelFacts {
   uint64_t cpus = 0;            // online; 0 = not known
   uint64_t page_cost_ns = 0;    // 0 = not measured
   uint64_t memory_stalls = 0;   // reclaim and compaction rows
+  std::string scope;            // whose switches were recorded; "" = all
+  uint64_t left_out = 0;        // switches of others
   std::vector<CudaProcess> cuda_processes;
 };
 

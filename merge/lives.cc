@@ -122,6 +122,7 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
       process_more_[process].parent_pid =
           static_cast<uint32_t>(row[kParentTgid]);
     if (tgid == kKthreadd || row[kParentTgid] == kKthreadd) p.is_kernel = true;
+    if (row[kCode] == 1) process_more_[process].in_scope = true;
     // A second companion lists again what the first one knew; a fork is a new
     // life unless a switch told of the thread at this very moment.
     const bool known =

@@ -43,6 +43,15 @@ class Lives {
   // never announced.
   ThreadIndex Current(uint32_t tid, uint32_t tgid, Ns t);
   void MarkKernel(ThreadIndex thread);
+  // Its switches are all recorded, although not everybody's are.
+  void MarkInScope(ThreadIndex thread) {
+    process_more_[threads_[thread].process].in_scope = true;
+  }
+  // Not everybody's were recorded. After the last row.
+  void LimitScope() {
+    for (size_t i = 0; i < processes_.size(); ++i)
+      processes_[i].outside_scope = !process_more_[i].in_scope;
+  }
   void Seen(ThreadIndex thread, Ns t) {
     analysis::Process& p = processes_[threads_[thread].process];
     if (t > p.last_seen) p.last_seen = t;
@@ -76,6 +85,7 @@ class Lives {
     uint64_t pid_namespace = 0;
     uint32_t parent_pid = 0;
     bool host_ids = false;
+    bool in_scope = false;
     std::vector<ThreadIndex> threads;
     size_t in_stream_map = 0;  // of threads, those in by_stream_tid_
   };

@@ -465,6 +465,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
       if (p.has_cuda) flags |= kHasCuda;
       if (p.is_ingero) flags |= kIsIngero;
       if (p.is_kernel) flags |= kIsKernel;
+      if (p.outside_scope) flags |= kOutsideScope;
       if (p.exit_code) flags |= kHasExitCode;
       if (lives_.host_ids(i)) flags |= kHostIds;
       const uint64_t row[] = {U(p.first_seen),
@@ -629,6 +630,10 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("span.begin", span_.begin.value);
   facts.Add("span.end", span_.end.value);
   facts.Add("cpus", static_cast<int64_t>(kernel_facts_.cpus));
+  if (!kernel_facts_.scope.empty()) {
+    facts.Add("scope", 0, kernel_facts_.scope);
+    facts.Add("scope.left_out", static_cast<int64_t>(kernel_facts_.left_out));
+  }
   facts.Add("count.memory_stalls",
             static_cast<int64_t>(kernel_facts_.memory_stalls));
   facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));

@@ -66,6 +66,7 @@ enum Flag : uint64_t {
   kHasCuda = 1, kIsIngero = 2, kIsKernel = 4,
   kHostIds = 8,      // pid and tids are those of the root pid namespace
   kHasExitCode = 16,
+  kOutsideScope = 32,  // not of the tree that recording was limited to
 };
 // text: name NUL exe NUL cmdline
 inline constexpr Column kColumns[] = {

@@ -13,6 +13,7 @@ namespace ingero::merge {
 inline analysis::ThreadState StateAfter(uint64_t flags, uint64_t prev_state) {
   using enum analysis::ThreadState;
   if (flags & INGERO_PREV_DEAD) return kDead;
+  if (flags & INGERO_PREV_OUTSIDE) return kUnknown;
   if (flags & (INGERO_PREV_PREEMPTED | INGERO_PREV_YIELDED)) return kRunnable;
   if (flags & INGERO_PREV_IOWAIT) return kDisk;
   if (prev_state == INGERO_TASK_RUNNING) return kRunnable;

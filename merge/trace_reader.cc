@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/tables.h"
+#include "base/text.h"
 #include "merge/coverage.h"
 #include "merge/stream.h"
 #include "merge/switch_row.h"
@@ -159,6 +160,7 @@ Status TraceReader::Load() {
     p.has_cuda = flags & kHasCuda;
     p.is_ingero = flags & kIsIngero;
     p.is_kernel = flags & kIsKernel;
+    p.outside_scope = flags & kOutsideScope;
     p.cgroup_id = rows.at(r, kCgroup);
     p.cpus_allowed = static_cast<uint32_t>(rows.at(r, kCpusAllowed));
     const auto parts = Parts(rows.texts[r], 3);
@@ -432,7 +434,8 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     *s = {};
     s->t = Ns(t);
     s->cpu = static_cast<uint16_t>(rows.owner());
-    s->prev_idle = row[kPrevTid] == 0;
+    s->left_out = flags & INGERO_PREV_LEFT_OUT;
+    s->prev_idle = row[kPrevTid] == 0 && !s->left_out;
     s->next_idle = row[kNextTid] == 0;
     s->prev = ThreadOfSwitch(static_cast<uint32_t>(row[kPrevTid]),
                              static_cast<uint32_t>(row[kPrevTgid]), t);
@@ -443,7 +446,8 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     s->yielded = flags & INGERO_PREV_YIELDED;
     s->prev_syscall = static_cast<int16_t>(row[kPrevSyscall]) - 1;
     s->prev_arg0 = row[kPrevArg0];
-    if (row[kWakeT] != 0) s->wake = NsOf(row[kWakeT]);
+    if (row[kWakeT] != 0 && !(flags & INGERO_NEXT_OUTSIDE))
+      s->wake = NsOf(row[kWakeT]);
     s->wake_from_irq = flags & INGERO_WAKE_IRQ;
     if (s->wake && !(flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)))
       s->waker =
@@ -815,6 +819,13 @@ TraceFacts TraceReader::facts() const {
   f.cpus = static_cast<uint32_t>(Fact("cpus"));
   f.page_cost = Ns(Fact("page_cost_ns"));
   f.events = static_cast<uint64_t>(Fact("count.events"));
+  if (const std::string& scope = FactText("scope"); !scope.empty()) {
+    const auto left_out = static_cast<uint64_t>(Fact("scope.left_out"));
+    f.scope = fmt::format(
+        "recorded only {}, and who held the CPUs that it waited for; {} switches "
+        "of others left out",
+        scope, FormatCount(left_out));
+  }
 
   const std::vector<ProcessCoverage> coverage = ReadCoverage(*this);
   bool kernel = false, cuda = false;

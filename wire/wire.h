@@ -543,9 +543,16 @@ enum ingero_switch_flags {
 	INGERO_PREV_DEAD = 1 << 3,      /* last switch of an exiting task */
 	INGERO_PREV_KTHREAD = 1 << 4,
 	INGERO_NEXT_KTHREAD = 1 << 5,
+	/* With --tree: it is not of the tree. When it comes or goes elsewhere
+	 * is not told, only what it does here while one of the tree waits. */
+	INGERO_PREV_OUTSIDE = 1 << 6,
+	INGERO_NEXT_OUTSIDE = 1 << 7,
 	INGERO_WAKE_IRQ = 1 << 8,       /* woken from interrupt: nobody to name */
 	INGERO_WAKE_UNKNOWN = 1 << 9,   /* context of the waking not known */
 	INGERO_WAKE_NEW = 1 << 10,      /* first run after fork */
+	/* With --tree: this is the last of switches of this CPU that were left
+	 * out. Who left is not told (tid 0 is not the idle task). */
+	INGERO_PREV_LEFT_OUT = 1 << 11,
 };
 
 /* task->__state, masked to these bits (kernel's own values). */
@@ -640,7 +647,8 @@ struct ingero_ring_task {
 	__u32 ns_tgid;
 	__u64 pid_namespace; /* inode */
 	__u64 cgroup_id;
-	__s64 code; /* exit code as wait() has it, pages, ns: by event */
+	__s64 code; /* exit code as wait() has it, pages, ns: by event; of FORK and
+		     * EXISTING: 1 = of the tree that --tree names */
 	char comm[INGERO_COMM_LEN];
 };
 

@@ -280,6 +280,7 @@ class TextReport {
     for (const analysis::CoverageFact& c : facts.coverage)
       coverage.push_back(c.text);
     Facts("Coverage", coverage);
+    if (!facts.scope.empty()) Fact("Scope", Sentence(facts.scope));
     Facts(Toned(Tone::kYellow, "Missing"), facts.missing);
     Facts("System", facts.system);
     Losses();
@@ -338,8 +339,11 @@ class TextReport {
         Fact(Toned(Tone::kYellow, "Unknown"),
              fmt::format("for {} in which {}'s GPU was or may have been "
                          "starved, what held its work up: context switches "
-                         "were not seen",
-                         FormatDuration(a.unseen), Short(a.process)));
+                         "were not seen{}",
+                         FormatDuration(a.unseen), Short(a.process),
+                         r_.facts.scope.empty()
+                             ? ""
+                             : ", or were outside the scope"));
   }
 
   // ---- findings ---------------------------------------------------------
@@ -658,10 +662,10 @@ class TextReport {
 
   void Processes() {
     std::vector<const ProcessActivity*> mains, workers, others, own;
-    size_t inactive = 0;
+    size_t inactive = 0, outside = 0;
     for (const ProcessActivity& a : r_.activities) {
       if (!Active(a))
-        ++inactive;
+        ++(Outside(a.process) ? outside : inactive);
       else if (a.role == "main")
         mains.push_back(&a);
       else if (a.role == "worker")
@@ -694,12 +698,23 @@ class TextReport {
     ActivityTable("Other processes, most CPU time first", others,
                   o_.all ? others.size() : kTopOthers);
     ActivityTable("ingero itself (never blamed)", own, own.size());
+    if (outside > 0) {
+      page_.Blank();
+      page_.Paragraph(fmt::format(
+          "{} outside the scope: what they did was not recorded.",
+          FormatCounted(outside, "further process", "further processes")));
+    }
     if (inactive > 0) {
       page_.Blank();
       page_.Paragraph(fmt::format(
           "{} without any activity in this time.",
           FormatCounted(inactive, "further process", "further processes")));
     }
+  }
+
+  bool Outside(ProcessIndex process) const {
+    const analysis::Process* p = Find(process);
+    return p != nullptr && p->outside_scope;
   }
 
   bool IsDescendant(ProcessIndex process, ProcessIndex ancestor) const {
@@ -789,13 +804,18 @@ class TextReport {
     switches.header = {"Process", "Preempted", "Asleep", "Off CPU avg",
                        "worst"};
     Ns rest;
+    bool outside = false;
     for (size_t i = 0; i < rows.size(); ++i) {
       const ProcessActivity& a = *rows[i];
       if (i >= limit) {
         rest += a.running;
         continue;
       }
-      const std::string name = Short(a.process);
+      std::string name = Short(a.process);
+      if (Outside(a.process)) {
+        outside = true;
+        name += "*";
+      }
       cpu.rows.push_back({name, Cell(a.running), Cell(a.runnable),
                           Cell(a.sleeping), Cell(a.io), FormatCount(a.pages)});
       switches.rows.push_back({name, FormatCount(a.preempted),
@@ -805,6 +825,11 @@ class TextReport {
     page_.Add(cpu, 2);
     page_.Blank();
     page_.Add(switches, 2);
+    if (outside)
+      page_.Paragraph(
+          "* outside the scope: only a part of what it ran was recorded, and "
+          "nothing of its waits",
+          2);
     if (rows.size() > limit)
       page_.Paragraph(
           fmt::format("and {} more that ran for {} in all; --all lists them",

@@ -161,6 +161,46 @@ TEST(TimelinesTest, UnseenSwitchesMakeTheirThreadsUnknownAndNothingElse) {
   }
 }
 
+TEST(TimelinesTest, WhereOthersWereLeftOutNothingIsClaimed) {
+  // 1 is of the tree, 2 and 3 are not. After 1 went to sleep at 10 ms, others
+  // had the CPU until 30 ms, 2 being the first; from then on 3, which 1 waits
+  // for since 40 ms. On CPU 1 it is idle that came last.
+  const MemoryTrace trace = Parse(
+      "switch 5ms cpu=1 2>idle ?\n"
+      "switch 10ms cpu=0 1>2 S syscall=0\n"
+      "switch 30ms cpu=0 ->3 ?\n"
+      "switch 60ms cpu=0 3>1 ? wake=40ms irq\n"
+      "switch 70ms cpu=1 ->idle ?\n"
+      "switch 90ms cpu=0 1>3 R+\n");
+  for (const bool split : {false, true}) {
+    Timelines t(trace);
+    if (split) t.Load({Ms(55), Ms(100)});
+    t.Load({Ns(0), split ? Ms(55) : Ms(100)});
+    EXPECT_EQ(t.Before(0, Ms(35))->state, ThreadState::kSleeping);
+    EXPECT_EQ(t.Before(0, Ms(45))->state, ThreadState::kRunnable);
+    for (const int ms : {15, 29, 45})
+      EXPECT_EQ(t.Before(1, Ms(ms))->state, ThreadState::kUnknown) << ms;
+    EXPECT_EQ(t.Before(2, Ms(20))->state, ThreadState::kUnknown);
+    EXPECT_EQ(t.Before(2, Ms(45))->state, ThreadState::kRunning);
+    std::vector<std::pair<uint32_t, Ns>> seen;
+    t.ForHolders(0, {Ms(15), Ms(50)}, [&](const CpuSegment& s, Interval i) {
+      EXPECT_FALSE(s.idle);
+      seen.push_back({s.thread, i.begin});
+    });
+    const std::vector<std::pair<uint32_t, Ns>> expected = {{2, Ms(30)},
+                                                           {kNone, Ms(15)}};
+    EXPECT_EQ(seen, expected);
+    // Idle since 5 ms, as far as was seen, but others came and went.
+    t.ForHolders(1, {Ms(10), Ms(50)}, [&](const CpuSegment& s, Interval) {
+      EXPECT_FALSE(s.idle);
+      EXPECT_EQ(s.thread, kNone);
+    });
+    if (!split) {
+      EXPECT_EQ(t.Before(2, Ms(80))->state, ThreadState::kUnknown);
+    }
+  }
+}
+
 TEST(TimelinesTest, SecondKernelSpanStartsWithoutMemory) {
   MemoryTrace trace = Parse(
       "switch 10ms cpu=0 1>2 S\n"

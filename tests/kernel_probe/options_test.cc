@@ -65,10 +65,31 @@ TEST(OptionsTest, RoundingIsSaid) {
   EXPECT_EQ(Parse({"--buffer", "8M"}).options.note, "");
 }
 
+TEST(OptionsTest, ATreeIsAPidOrAName) {
+  const ParsedArgs parsed =
+      Parse({"--tree", "12", "--tree", "a_name_that_is_too_long"});
+  ASSERT_FALSE(parsed.exit_status.has_value());
+  ASSERT_EQ(parsed.options.tree.size(), 2u);
+  EXPECT_EQ(parsed.options.tree[0].pid, 12u);
+  EXPECT_EQ(parsed.options.tree[1].pid, 0u);
+  EXPECT_EQ(parsed.options.tree[1].comm, "a_name_that_is_");  // as the kernel
+  EXPECT_EQ(*DescribeTree({}), "");
+  EXPECT_EQ(*DescribeTree({{0, "a"}, {0, "b"}}),
+            "the trees of processes named a and the trees of processes named "
+            "b");
+  const auto own = DescribeTree({{static_cast<uint32_t>(getpid()), ""}});
+  EXPECT_EQ(own->rfind("the tree of PID " + std::to_string(getpid()), 0), 0u);
+  const auto none = DescribeTree({{0x7fffffff, ""}});
+  EXPECT_NE(none.status().message().find("there is no process"),
+            std::string::npos);
+}
+
 TEST(OptionsTest, BadUsageIsOneLineAndStatus2) {
   const std::vector<std::vector<const char*>> bad = {
       {"--duration", "soon"}, {"--duration"}, {"--buffer", "2G"},
-      {"--buffer", "x"},      {"--nonsense"}, {"stray"}};
+      {"--buffer", "x"},      {"--nonsense"}, {"stray"},
+      {"--tree", "0"},        {"--tree", "99999999999"},
+      {"--tree", "/bin/sh"},  {"--tree"}};
   for (const auto& args : bad) {
     testing::internal::CaptureStderr();
     const ParsedArgs parsed = Parse(args);

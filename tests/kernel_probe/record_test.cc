@@ -380,6 +380,162 @@ TEST_F(RecordTest, RecordedPlusLostIsWhatTheKernelSaw) {
   EXPECT_GT(gaps, 0u);
 }
 
+// ---- --tree ------------------------------------------------------------------
+
+TEST_F(RecordTest, ATreeIsRecordedWithWhoHoldsItsCpuAndTheRestIsCounted) {
+  // The tree: a parent that waits, and a child that is born after the start,
+  // both on CPU 1, which a spinner shares. Two others keep to CPU 0.
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t root = Fork([&] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    PinToCpu(1);
+    char c;
+    if (read(go[0], &c, 1) != 1) return 1;
+    const pid_t child = Fork([] {
+      for (int i = 0; i < 300; ++i) usleep(1000);
+      return 0;
+    });
+    (void)!write(go[1], &child, sizeof(child));
+    return Wait(child);
+  });
+  const pid_t spinner = Fork([] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    PinToCpu(1);
+    for (;;) continue;
+    return 0;
+  });
+  const pid_t bystander = PingPong(0);
+  usleep(50'000);  // all pinned
+  ASSERT_TRUE(companion_.Start({"--tree", std::to_string(root)}))
+      << companion_.said();
+  (void)!write(go[1], "g", 1);
+  EXPECT_EQ(Wait(root), 0);
+  for (const pid_t pid : {spinner, bystander}) {
+    kill(pid, SIGKILL);
+    Wait(pid);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(go[0], &child, sizeof(child)), (ssize_t)sizeof(child));
+  close(go[0]);
+  close(go[1]);
+  Finish();
+
+  std::map<uint64_t, uint64_t> recorded, left_out;
+  for (const R& r : switches()) ++recorded[r.owner];
+  bool scope = false;
+  for (const R& r : samples()) {
+    const auto metric = static_cast<Metric>(r[sample_table::kMetric]);
+    if (metric == Metric::kSwitchesLeftOut)
+      left_out[r[sample_table::kInstance]] = r[sample_table::kValue];
+    scope |= metric == Metric::kScope &&
+             Contains(r.text, "PID " + std::to_string(root));
+  }
+  EXPECT_TRUE(scope);
+  EXPECT_TRUE(Contains(companion_.said(), "switches of others (--tree)"));
+  EXPECT_EQ(LostEvents(), 0u) << companion_.said();
+  uint64_t all_left_out = 0;
+  for (const auto& [cpu, seen] : SwitchesSeen()) {
+    EXPECT_EQ(recorded[cpu] + left_out[cpu], seen) << "CPU " << cpu;
+    all_left_out += left_out[cpu];
+  }
+  EXPECT_GT(all_left_out, switches().size());
+
+  const auto tree = [&](uint64_t tid) {
+    return tid == static_cast<uint64_t>(root) ||
+           tid == static_cast<uint64_t>(child);
+  };
+  std::vector<const R*> here;  // rows of CPU 1
+  uint64_t ins = 0, outs = 0, waits = 0, held = 0, by_spinner = 0;
+  for (const R& r : switches()) {
+    const uint64_t flags = r[switch_table::kFlags];
+    EXPECT_NE(r[switch_table::kPrevTid], static_cast<uint64_t>(bystander));
+    if (!(flags & INGERO_PREV_LEFT_OUT)) {
+      EXPECT_EQ(tree(r[switch_table::kPrevTid]),
+                (flags & INGERO_PREV_OUTSIDE) == 0);
+      EXPECT_EQ(tree(r[switch_table::kNextTid]),
+                (flags & INGERO_NEXT_OUTSIDE) == 0);
+    }
+    if (r.owner == 1) here.push_back(&r);
+  }
+  for (size_t i = 0; i < here.size(); ++i) {
+    const R& r = *here[i];
+    outs += r[switch_table::kPrevTid] == static_cast<uint64_t>(child);
+    if (r[switch_table::kNextTid] != static_cast<uint64_t>(child)) continue;
+    ++ins;
+    const uint64_t wake = r[switch_table::kWakeT];
+    if (wake == 0) continue;
+    // Who held the CPU since the wake: an unbroken chain back to before it.
+    ++waits;
+    by_spinner += r[switch_table::kPrevTid] == static_cast<uint64_t>(spinner);
+    size_t j = i;
+    while (j > 0 && (*here[j])[switch_table::kT] > wake &&
+           (*here[j - 1])[switch_table::kNextTid] ==
+               (*here[j])[switch_table::kPrevTid] &&
+           !((*here[j])[switch_table::kFlags] & INGERO_PREV_LEFT_OUT))
+      --j;
+    held += (*here[j])[switch_table::kT] <= wake;
+  }
+  // Some sandboxes hide their init from BPF: switches with it never show.
+  EXPECT_GE(ins, 295u);
+  EXPECT_GE(outs, 295u);
+  // Between the wake and its choice of a CPU another switch may be left out.
+  EXPECT_GE(static_cast<double>(held), 0.95 * static_cast<double>(waits));
+  EXPECT_GT(by_spinner, 100u);
+}
+
+TEST_F(RecordTest, ATreeByNameBeginsWhereAProcessTakesTheName) {
+  const std::string program = companion_.dir() + "/ingero_by_exec";
+  std::error_code error;
+  std::filesystem::copy_file("/bin/sleep", program, error);
+  ASSERT_FALSE(error) << error.message();
+  ASSERT_TRUE(companion_.Start(
+      {"--tree", "ingero_by_exec", "--tree", "ingero_by_name"}));
+  const pid_t by_exec = Fork([&] {
+    usleep(20'000);
+    execl(program.c_str(), "ingero_by_exec", "0.05", nullptr);
+    return 98;
+  });
+  const pid_t by_name = Fork([] {
+    usleep(20'000);
+    prctl(PR_SET_NAME, "ingero_by_name");
+    usleep(20'000);
+    const pid_t child = Fork([] {
+      usleep(10'000);
+      return 0;
+    });
+    return Wait(child);
+  });
+  const pid_t other = Fork([] {
+    for (int i = 0; i < 20; ++i) usleep(1000);
+    return 0;
+  });
+  for (const pid_t pid : {by_exec, by_name, other}) EXPECT_EQ(Wait(pid), 0);
+  Finish();
+  const auto sleeps = [&](auto is) {
+    size_t n = 0;
+    for (const R& r : switches())
+      n += is(r[switch_table::kPrevTid]) &&
+           !(r[switch_table::kFlags] & INGERO_PREV_OUTSIDE);
+    return n;
+  };
+  const auto is = [](pid_t pid) {
+    return [pid](uint64_t tid) { return tid == static_cast<uint64_t>(pid); };
+  };
+  std::set<uint64_t> children;
+  for (const R& r : tasks())
+    if (r[task_table::kEvent] == INGERO_TASK_EVENT_FORK &&
+        r[task_table::kParentTgid] == static_cast<uint64_t>(by_name)) {
+      children.insert(r[task_table::kTid]);
+      EXPECT_EQ(r[task_table::kCode], 1u);
+    }
+  EXPECT_EQ(children.size(), 1u);
+  EXPECT_GE(sleeps(is(by_exec)), 1u);
+  EXPECT_GE(sleeps(is(by_name)), 2u);
+  EXPECT_GE(sleeps([&](uint64_t tid) { return children.contains(tid); }), 1u);
+  EXPECT_EQ(sleeps(is(other)), 0u);
+}
+
 TEST_F(RecordTest, TheDefaultBufferLosesNothingAtFullSpeed) {
   uint64_t ctxt_begin = 0, ctxt_end = 0;
   const auto read_ctxt = [] {

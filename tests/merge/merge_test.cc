@@ -1247,6 +1247,66 @@ TEST(Merge, ASwitchThatTheKernelHidIsALoss) {
   }
 }
 
+// ingero-kprobe --tree 20: its CPU's other threads are 1 and 30.
+TEST(Merge, WhatAScopeLeftOutIsNeitherALossNorSilence) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const auto at = [](int ms) { return static_cast<uint64_t>(kT0 + ms * kMs); };
+  const auto from_to = [&](int ms, uint32_t prev, uint32_t next,
+                           uint64_t flags, int wake_ms = 0) {
+    k.Switch(0, {.t = at(ms), .prev_tid = prev, .prev_tgid = prev,
+                 .next_tid = next, .next_tgid = next, .flags = flags,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE,
+                 .wake = wake_ms == 0 ? 0 : at(wake_ms)});
+  };
+  for (uint32_t pid : {1u, 20u, 21u, 30u, 40u})
+    k.Task({.t = at(0), .tid = pid, .tgid = pid,
+            .parent_tgid = pid == 21 ? 20u : 0u, .start_ns = pid,
+            .ns_tid = pid, .ns_tgid = pid,
+            .code = pid == 20 || pid == 21 ? 1 : 0, .text = "p"});
+  k.Knot(at(0), at(0), 1);
+  from_to(0, 0, 20, INGERO_PREV_OUTSIDE);
+  from_to(10, 20, 1, INGERO_NEXT_OUTSIDE);
+  from_to(400, 0, 30,
+          INGERO_PREV_OUTSIDE | INGERO_NEXT_OUTSIDE | INGERO_PREV_LEFT_OUT);
+  from_to(500, 30, 20, INGERO_PREV_OUTSIDE, 450);
+  from_to(600, 20, 30, INGERO_NEXT_OUTSIDE, 550);
+  k.Sample(at(1), Metric::kScope, 0, 1, "the tree of PID 20 (p)");
+  for (uint64_t cpu : {0, 1}) {
+    k.Sample(at(2), Metric::kSwitchesLeftOut, cpu, 3);
+    k.Sample(at(900), Metric::kSwitchesLeftOut, cpu, 500 + cpu);
+  }
+  k.Knot(at(1000), at(1000), 1);
+  k.Knot(at(1100), at(1100), 1);
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->trace().losses().empty());
+  // 20 slept to the end, although no switch tells.
+  ASSERT_EQ(store->trace().kernel_spans().size(), 1u);
+  EXPECT_EQ(store->trace().kernel_spans()[0].end, Ns(kT0 + 1000 * kMs));
+  const std::string scope = store->facts().scope;
+  EXPECT_NE(scope.find("the tree of PID 20 (p)"), std::string::npos) << scope;
+  EXPECT_NE(scope.find("1,001 switches of others"), std::string::npos) << scope;
+  std::map<uint32_t, bool> outside;
+  for (const auto& p : store->trace().processes())
+    outside[p.pid] = p.outside_scope;
+  const std::map<uint32_t, bool> expected = {
+      {1, true}, {20, false}, {21, false}, {30, true}, {40, true}};
+  EXPECT_EQ(outside, expected);
+  std::map<uint32_t, analysis::ProcessActivity> of;
+  for (const auto& a : store->Summarize(store->trace().span()).activities)
+    of[store->trace().processes()[a.process].pid] = a;
+  EXPECT_EQ(of[20].running, Ns(110 * kMs));
+  EXPECT_EQ(of[20].runnable, Ns(50 * kMs));
+  EXPECT_EQ(of[1].running, Ns(0));
+  EXPECT_EQ(of[30].running, Ns(100 * kMs));
+  for (const uint32_t pid : {1u, 30u}) {
+    EXPECT_EQ(of[pid].sleeping + of[pid].runnable + of[pid].io, Ns(0)) << pid;
+    EXPECT_EQ(of[pid].slept + of[pid].preempted, 0u) << pid;
+  }
+}
+
 TEST(Merge, NothingToMergeSaysWhatToDo) {
   TempDir dir;
   auto summary = MergeDir(dir);

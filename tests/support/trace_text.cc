@@ -265,6 +265,7 @@ class Parser {
       p.has_cuda = o.Has("cuda");
       p.is_ingero = o.Has("ingero");
       p.is_kernel = o.Has("kernel");
+      p.outside_scope = o.Has("outside");
       p.cgroup_id = o.Number("cgroup");
       if (o.Has("first") && !time(o.Get("first"), &p.first_seen))
         return Error(i, "first=TIME");
@@ -337,10 +338,11 @@ class Parser {
       const std::string prev = w[3].substr(0, arrow);
       const std::string next = w[3].substr(arrow + 1);
       s.prev_idle = prev == "idle";
+      s.left_out = prev == "-";
       s.next_idle = next == "idle";
       s.prev = FindThread(prev);
       s.next = FindThread(next);
-      if ((s.prev == kNone && !s.prev_idle && prev != "?") ||
+      if ((s.prev == kNone && !s.prev_idle && !s.left_out && prev != "?") ||
           (s.next == kNone && !s.next_idle && next != "?"))
         return Error(i, "no such thread in " + w[3]);
       if (!ParseState(w[4], &s.prev_state)) return Error(i, "state " + w[4]);
@@ -424,6 +426,8 @@ class Parser {
       *out = ThreadState::kStopped;
     else if (word == "X")
       *out = ThreadState::kDead;
+    else if (word == "?")
+      *out = ThreadState::kUnknown;
     else
       return false;
     return true;

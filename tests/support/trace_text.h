@@ -9,7 +9,7 @@
 //   kernel 0 1s                       scheduling recorded here
 //   facts cpus=4 page_cost=500
 //   process 100 python3 [parent=1] [cuda] [ingero] [kernel] [first=5ms]
-//        [cgroup=7]                   also makes its main thread 100
+//        [cgroup=7] [outside]         also makes its main thread 100
 //   thread 101 100 [name]
 //   func cudaLaunchKernel launch [driver|library]
 //   call 10us 15us 100 cudaLaunchKernel [stream=] [object=] [bytes=] [depth=]
@@ -18,7 +18,8 @@
 //   switch 1ms cpu=0 100>200 S [wake=0.9ms] [waker=101] [irq] [syscall=202]
 //        [pages=3] [kernel=2ms] [throttled=9ms]   prev>next; 'idle' for the idle task;
 //                                     state R+ preempted, R yielded, S, D, B,
-//                                     T, X
+//                                     T, X, ? outside the scope; '-' for prev:
+//                                     others were left out
 //   state 0.5s 100 S since=0.1s cpu=0 [syscall=]   part of the keyframe at
 //                                                  0.5s
 //   loss 0.1s 0.2s switch-ring-full 5 [kernel] [pid=100] [notice]
