@@ -39,6 +39,9 @@ constexpr const char* kExamples =
 constexpr size_t kMaxMessageBytes = 64u << 20;
 // An end of the input answers what was asked before it, within this.
 constexpr auto kLastAnswers = std::chrono::milliseconds(1500);
+constexpr auto kMost = std::chrono::seconds(120);  // for one question
+// HTTP does not tell when who asked is gone, and others wait meanwhile.
+constexpr auto kMostOverHttp = std::chrono::seconds(20);
 constexpr int kLookMs = 500;  // at the parent, and whether stdout is there
 
 // stdout of the protocol: whole lines. Broken once a write failed.
@@ -127,7 +130,7 @@ int RunHttp(const std::string& db, const std::string& where, const Io& io) {
                           " can be reached from other machines; set "
                           "INGERO_MCP_TOKEN to a secret that clients send as "
                           "'Authorization: Bearer ...', or use 127.0.0.1");
-  const mcp::Offer offer = mcp::MakeOffer(db);
+  const mcp::Offer offer = mcp::MakeOffer(db, kMostOverHttp);
   const Status status =
       mcp::ServeHttp(offer, *address, token, [&](const std::string& url) {
         Write(io.err, "serving " + url + "\n");
@@ -168,7 +171,7 @@ int RunMcp(const Args& args, const Io& io) {
                "this command (Ctrl-D ends it)");
 
   Output output(STDOUT_FILENO);
-  const mcp::Offer offer = mcp::MakeOffer(db);
+  const mcp::Offer offer = mcp::MakeOffer(db, kMost);
   {
     mcp::Session session(offer,
                          [&](const std::string& text) { output.Line(text); });

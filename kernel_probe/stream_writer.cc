@@ -93,6 +93,11 @@ bool StreamWriter::Push(Rows* rows, uint32_t owner, bool always) {
 Status StreamWriter::Finish() {
   queue_.enqueue(Block{{}, 0, true});
   thread_.join();
+  // Written or not, it goes with this process.
+  struct stat st;
+  if (fstat(file_.get(), &st) == 0 && st.st_nlink == 0)
+    return Status::Error(
+        "was deleted while it was recorded to: this recording is lost");
   return last_write_;
 }
 

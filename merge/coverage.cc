@@ -109,8 +109,10 @@ std::string WhyNotRecorded(uint64_t seen) {
     if (seen & INGERO_CUDA_DISABLED)
       return "the shim was loaded, but INGERO_DISABLE is set";
     std::string why =
-        "the shim was loaded and saw no CUDA call: it made none, or its trace "
-        "folder could not be used (then it said so on stderr)";
+        "the shim was loaded, but no readable stream of it is here: it records "
+        "into another folder (INGERO_DIR), its stream is damaged (then merge "
+        "says so), it made no CUDA call, or its trace folder could not be used "
+        "(then it said so on stderr)";
     if (!(seen & INGERO_CUDA_CLEAR_DEEPBIND))
       why += ", or they come from a library opened with RTLD_DEEPBIND (then "
              "set INGERO_CLEAR_DEEPBIND=1)";
@@ -265,8 +267,8 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
     if (c.recorded && c.calls == 0)
       c.not_recorded =
           c.skipped_calls > 0
-              ? fmt::format("all {} calls were {}", c.skipped_calls,
-                            LeftOut(c.choice))
+              ? fmt::format("none is in its stream, {} more were {}",
+                            c.skipped_calls, LeftOut(c.choice))
               : "its stream holds no call";
     out.push_back(std::move(c));
   }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/text.h"
 #include "merge/trace_reader.h"
 #include "query/store_tables.h"
 
@@ -97,7 +98,9 @@ int BestIndex(sqlite3_vtab* base, sqlite3_index_info* info) {
     } else if (c.op == SQLITE_INDEX_CONSTRAINT_EQ && c.iColumn == table.pid) {
       use = kPid;
     } else if (c.op == SQLITE_INDEX_CONSTRAINT_EQ &&
-               c.iColumn == table.name_column) {
+               c.iColumn == table.name_column &&
+               sqlite3_stricmp(sqlite3_vtab_collation(info, i), "BINARY") ==
+                   0) {
       use = kName;
     }
     if (use.empty()) continue;
@@ -352,7 +355,8 @@ Status Database::Run(std::string_view sql, const Handler& handler) {
   const char* rest = nullptr;
   const auto error = [&] {
     const int code = sqlite3_errcode(db_);
-    std::string text = sqlite3_errmsg(db_);
+    // It repeats what it did not understand, whatever its length.
+    std::string text = SanitizeForTerminal(sqlite3_errmsg(db_), 300);
     if (code == SQLITE_AUTH)
       text = "only SELECT can be asked: a store is never changed (" + text +
              ")";
@@ -385,8 +389,14 @@ Status Database::Run(std::string_view sql, const Handler& handler) {
     return Status::Error("only SELECT can be asked: this answers nothing");
   }
   std::vector<std::string> names;
-  for (int i = 0; i < columns; ++i)
-    names.emplace_back(sqlite3_column_name(statement, i));
+  for (int i = 0; i < columns; ++i) {
+    // Objects have one value by a name: a second "pid" is "pid:1".
+    std::string name = sqlite3_column_name(statement, i);
+    for (int n = 1; std::find(names.begin(), names.end(), name) != names.end();
+         ++n)
+      name = fmt::format("{}:{}", sqlite3_column_name(statement, i), n);
+    names.push_back(std::move(name));
+  }
   if (handler.columns) handler.columns(names);
   std::vector<Value> row(static_cast<size_t>(columns));
   int status;

@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kMaxMessageBytes = 64u << 20;
 constexpr size_t kMaxSessions = 32;
+constexpr time_t kReadSeconds = 5;
 constexpr const char* kSessionHeader = "Mcp-Session-Id";
 
 bool IsLoopbackName(std::string_view host) {
@@ -113,6 +114,10 @@ class HttpServer {
              const std::string& token)
       : offer_(offer), address_(address), token_(token) {
     server_.set_payload_max_length(kMaxMessageBytes);
+    // Threads for those who wait and for those who never finish a request.
+    server_.new_task_queue = [] { return new httplib::ThreadPool(64); };
+    server_.set_read_timeout(kReadSeconds);
+    server_.set_keep_alive_timeout(kReadSeconds);
     // Not SO_REUSEPORT, its default: two servers would share a port.
     server_.set_socket_options([](socket_t fd) {
       const int yes = 1;
@@ -202,6 +207,12 @@ class HttpServer {
                     "Bearer " + token_)) {
       Say(response, 401, "a bearer token is needed");
       response->set_header("WWW-Authenticate", "Bearer");
+      return false;
+    }
+    const std::string version =
+        request.get_header_value("MCP-Protocol-Version");
+    if (!version.empty() && !IsKnownVersion(version)) {
+      Say(response, 400, "an unknown MCP-Protocol-Version");
       return false;
     }
     if (request.path != "/mcp") {

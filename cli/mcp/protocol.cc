@@ -91,6 +91,11 @@ std::string WrongArgument(const Json& schema, const Json& arguments) {
 
 }  // namespace
 
+bool IsKnownVersion(std::string_view version) {
+  return std::find(kVersions.begin(), kVersions.end(), version) !=
+         kVersions.end();
+}
+
 Json Harmless(const Json& value) {
   if (value.is_string())
     return SanitizeForTerminal(value.get_ref<const std::string&>(),
@@ -349,10 +354,7 @@ Json Session::Answer(const Json& request, Running* running) {
 
 Json Session::Initialize(const Json& params) {
   const std::string asked = StringMember(params, "protocolVersion");
-  version_ = std::find(kVersions.begin(), kVersions.end(), asked) !=
-                     kVersions.end()
-                 ? asked
-                 : std::string(kVersions.back());
+  version_ = IsKnownVersion(asked) ? asked : std::string(kVersions.back());
   return {{"protocolVersion", version_},
           {"capabilities",
            {{"tools", {{"listChanged", false}}},

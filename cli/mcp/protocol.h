@@ -105,6 +105,9 @@ class Session {
   std::thread worker_;
 };
 
+// Of the protocol: "2025-06-18".
+bool IsKnownVersion(std::string_view version);
+
 // Strings of traced programs as data: no control, bidirectional or zero-width
 // characters, at most 600 bytes each.
 Json Harmless(const Json& value);

@@ -33,7 +33,6 @@ namespace ingero::cli::mcp {
 namespace {
 
 constexpr size_t kReportsKept = 4;
-constexpr auto kMaxQueryTime = std::chrono::seconds(120);
 
 // ---- stores -----------------------------------------------------------------
 
@@ -41,6 +40,7 @@ struct Trace {
   std::string path;
   std::unique_ptr<merge::TraceReader> reader;
   std::unique_ptr<query::Database> sql;
+  std::chrono::seconds most{0};  // for one question
   std::map<std::string, Json> reports;  // by window and pid
 };
 
@@ -72,7 +72,8 @@ Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path) {
 // The store that is served.
 class Served {
  public:
-  explicit Served(std::string db) : db_(std::move(db)) {}
+  Served(std::string db, std::chrono::seconds most)
+      : db_(std::move(db)), most_(most) {}
   // Held while it is asked: sessions of HTTP have threads of their own.
   std::mutex& mutex() { return mutex_; }
   Result<Trace*> Open() {
@@ -86,6 +87,7 @@ class Served {
     if (trace_ == nullptr || trace_->path != path || !(now == opened_)) {
       trace_ = nullptr;
       INGERO_ASSIGN_OR_RETURN(trace_, OpenTrace(path));
+      trace_->most = most_;
       opened_ = now;
     }
     return trace_.get();
@@ -93,6 +95,7 @@ class Served {
 
  private:
   std::string db_;
+  const std::chrono::seconds most_;
   std::mutex mutex_;
   std::unique_ptr<Trace> trace_;
   FileIdentity opened_;
@@ -166,15 +169,27 @@ size_t BytesOf(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).size();
 }
 
+// Where the cursor of an answer before says that the next one begins.
+Result<size_t> OffsetOf(const Json& arguments) {
+  constexpr size_t kMost = 1u << 30;
+  const std::string cursor = TextArgument(arguments, "cursor");
+  size_t offset = 0;
+  const auto [end, error] =
+      std::from_chars(cursor.data(), cursor.data() + cursor.size(), offset);
+  if (!cursor.empty() && (error != std::errc() ||
+                          end != cursor.data() + cursor.size() ||
+                          offset > kMost))
+    return Status::Error("'cursor' is not one that an answer gave as "
+                         "next_cursor");
+  return offset;
+}
+
 // Adds what fits of `items`, whole ones, from the cursor on.
 ToolResult Paged(Json head, const char* name, const Json& items,
                  const Json& arguments) {
-  size_t first = 0;
-  const std::string cursor = TextArgument(arguments, "cursor");
-  const auto [end, error] =
-      std::from_chars(cursor.data(), cursor.data() + cursor.size(), first);
-  if (!cursor.empty() && (error != std::errc() || *end != '\0'))
-    return Fail("'cursor' is not one that an answer gave as next_cursor");
+  const auto offset = OffsetOf(arguments);
+  if (!offset.ok()) return Fail(offset.status().message());
+  const size_t first = *offset;
   const auto limit = static_cast<size_t>(NumberArgument(arguments, "limit", 50));
   Json page = Json::array();
   size_t bytes = BytesOf(Harmless(head)) + 200;
@@ -242,7 +257,7 @@ Result<Rows> Select(Trace* trace, const std::string& sql, size_t most,
   };
   handler.progress = [&](uint64_t scanned) {
     running->Progress(scanned, fmt::format("{} rows read", FormatCount(scanned)));
-    too_long = std::chrono::steady_clock::now() - begin > kMaxQueryTime;
+    too_long = std::chrono::steady_clock::now() - begin > trace->most;
     return !running->cancelled() && !too_long;
   };
   const Status status = trace->sql->Run(sql, handler);
@@ -251,7 +266,7 @@ Result<Rows> Select(Trace* trace, const std::string& sql, size_t most,
         "the question took longer than {} s; ask about less time (at_s BETWEEN "
         "...) or of the summaries (operations, operation_seconds, "
         "sched_seconds)",
-        kMaxQueryTime.count()));
+        trace->most.count()));
   if (!status.ok()) return status;
   return rows;
 }
@@ -356,9 +371,8 @@ ToolResult Timeline(const Asked& asked, const Json& arguments,
   if (tid == 0) return Fail("give 'tid', or 'pid' for its main thread");
   const std::string at = InWindow(asked, "t_ns");
   const auto limit = static_cast<size_t>(NumberArgument(arguments, "limit", 100));
-  int64_t offset = 0;
-  const std::string cursor = TextArgument(arguments, "cursor");
-  std::from_chars(cursor.data(), cursor.data() + cursor.size(), offset);
+  const auto offset = OffsetOf(arguments);
+  if (!offset.ok()) return Fail(offset.status().message());
   auto rows = Select(
       asked.trace,
       fmt::format(
@@ -371,17 +385,17 @@ ToolResult Timeline(const Asked& asked, const Json& arguments,
           "switches WHERE next_tid = {0} AND {1} UNION ALL SELECT begin_ns, "
           "at_s, 'call', class, name, duration_ns, kernel, NULL FROM calls "
           "WHERE tid = {0} AND {2}) ORDER BY t_ns LIMIT {3} OFFSET {4}",
-          tid, at, InWindow(asked), limit + 1, offset),
+          tid, at, InWindow(asked), limit + 1, *offset),
       limit, running);
   if (!rows.ok()) return Fail(rows.status().message());
-  const auto shown = static_cast<int64_t>(rows->objects.size());
+  const size_t shown = rows->objects.size();
   return {{{"tid", tid},
            {"how_to_read",
             "gets the CPU: duration_ns is how long it was ready before; other "
             "is who woke it. leaves the CPU: detail is what it became, in_call "
             "the system call it sleeps in, other who came. call: duration_ns "
             "is its length, in_call its name, other its kernel."},
-           {"next_cursor", rows->more ? Json(std::to_string(offset + shown))
+           {"next_cursor", rows->more ? Json(std::to_string(*offset + shown))
                                       : Json(nullptr)},
            {"events", std::move(rows->objects)}},
           false};
@@ -398,9 +412,8 @@ ToolResult SlowestCalls(const Asked& asked, const Json& arguments,
     where += fmt::format(" AND name = '{}'", name);
   }
   const auto limit = static_cast<size_t>(NumberArgument(arguments, "limit", 20));
-  int64_t offset = 0;
-  const std::string cursor = TextArgument(arguments, "cursor");
-  std::from_chars(cursor.data(), cursor.data() + cursor.size(), offset);
+  const auto offset = OffsetOf(arguments);
+  if (!offset.ok()) return Fail(offset.status().message());
   auto rows = Select(
       asked.trace,
       fmt::format(
@@ -411,15 +424,15 @@ ToolResult SlowestCalls(const Asked& asked, const Json& arguments,
           "WHERE depth = 0 AND {} ORDER BY duration_ns DESC LIMIT {} OFFSET {}) "
           "AS c LEFT JOIN call_splits AS s ON s.begin_ns = c.begin_ns AND s.tid "
           "= c.tid AND s.name = c.name ORDER BY c.duration_ns DESC",
-          where, limit + 1, offset),
+          where, limit + 1, *offset),
       limit, running);
   if (!rows.ok()) return Fail(rows.status().message());
-  const auto shown = static_cast<int64_t>(rows->objects.size());
+  const size_t shown = rows->objects.size();
   return {{{"how_to_read",
             "a call without running_ns ran on its CPU throughout (or no kernel "
             "side was recorded: get_recording_health). runnable_ns: waited for "
             "a CPU that holder_name held. first_use, first_call: paid once."},
-           {"next_cursor", rows->more ? Json(std::to_string(offset + shown))
+           {"next_cursor", rows->more ? Json(std::to_string(*offset + shown))
                                       : Json(nullptr)},
            {"calls", std::move(rows->objects)}},
           false};
@@ -612,8 +625,8 @@ std::string Investigate(const Json& arguments) {
 
 }  // namespace
 
-Offer MakeOffer(const std::string& db) {
-  auto served = std::make_shared<Served>(db);
+Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
+  auto served = std::make_shared<Served>(db, most);
   const Json part = {
       {"since", Text("only the last part, counted back from the last event: "
                      "60s, 5m, 250ms")},

@@ -7,6 +7,7 @@
 #ifndef INGERO_CLI_MCP_TOOLS_H_
 #define INGERO_CLI_MCP_TOOLS_H_
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -19,8 +20,9 @@ namespace ingero::cli::mcp {
 inline constexpr size_t kMaxAnswerBytes = 24'000;
 
 // db: a store, "" = the newest at each call. The store is opened when it is
-// first asked, and again when it was replaced or has grown.
-Offer MakeOffer(const std::string& db);
+// first asked, and again when it was replaced or has grown. most: time for one
+// question; they are answered one after another.
+Offer MakeOffer(const std::string& db, std::chrono::seconds most);
 
 }  // namespace ingero::cli::mcp
 

@@ -221,7 +221,7 @@ class UnrecordedTest(CoverageTest):
             cleared: "was not in its environment",
             missing: "the loader did not load it",
             off: "INGERO_DISABLE is set",
-            silent: "saw no CUDA call",
+            silent: "no readable stream of it is here",
         }
         if not nosuid:
             reasons[setuid] = "raised privileges"

@@ -85,6 +85,12 @@ class HttpTest(unittest.TestCase):
             self.assertEqual(answer["error"]["code"], code, body)
         self.assertEqual(self.request(ping)[0], 400)
         self.assertEqual(self.request(ping, session="none")[0], 404)
+        self.assertEqual(self.request(ping, session=session,
+                                      MCP_Protocol_Version="1999-01-01")[0],
+                         400)
+        self.assertEqual(self.request(ping, session=session,
+                                      MCP_Protocol_Version="2025-11-25")[0],
+                         200)
         self.assertEqual(self.request(None, "GET", session=session)[0], 405)
         self.assertEqual(self.request(ping, path="/other")[0], 404)
         self.assertEqual(self.request(None, "DELETE", session=session)[0], 204)

@@ -190,7 +190,11 @@ class McpTest(unittest.TestCase):
                 ("get_causal_chains", {"sinse": "5s"}, "sinse"),
                 ("get_causal_chains", {"since": "soon"}, "soon"),
                 ("get_causal_chains", {"pid": 999999999}, "python3/2912"),
-                ("get_causal_chains", {"cursor": "x"}, "next_cursor"),
+                *[(tool, {"cursor": cursor, **more}, "next_cursor")
+                  for tool, more in [("get_causal_chains", {}),
+                                     ("get_slowest_calls", {}),
+                                     ("get_timeline", {"pid": 2912})]
+                  for cursor in ("x", "-1", "1x", "9" * 20)],
                 ("get_timeline", {}, "tid"),
                 ("get_slowest_calls", {"name": "x' OR 1"}, "name"),
                 ("compare_traces", {"other_db": "/none"}, "/none")]:

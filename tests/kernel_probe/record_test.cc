@@ -248,6 +248,15 @@ TEST_F(RecordTest, ASecondCompanionOnOneFolderIsRefused) {
   Finish();
 }
 
+TEST_F(RecordTest, AStreamThatIsDeletedMeanwhileIsTold) {
+  ASSERT_TRUE(companion_.Start({"--quiet"}));
+  const std::string path = companion_.StreamPath();
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  EXPECT_EQ(companion_.End(SIGINT), 1);
+  EXPECT_TRUE(Contains(companion_.said(), path + ": was deleted"))
+      << companion_.said();
+}
+
 TEST_F(RecordTest, ALinkAsTraceFolderIsNotFollowed) {
   const std::string target = companion_.dir() + "/elsewhere";
   ASSERT_EQ(mkdir(target.c_str(), 0700), 0);

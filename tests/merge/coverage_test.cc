@@ -130,7 +130,7 @@ TEST(Coverage, SaysWhoUsedCudaUnrecorded) {
   ASSERT_EQ(coverage.size(), 3u);  // 99 is nobody, 13 is ingero's own
   EXPECT_NE(coverage[10].not_recorded.find("was not in its environment"),
             std::string::npos);
-  EXPECT_NE(coverage[11].not_recorded.find("saw no CUDA call"),
+  EXPECT_NE(coverage[11].not_recorded.find("no readable stream of it is here"),
             std::string::npos);
   EXPECT_NE(coverage[12].not_recorded.find("statically"), std::string::npos);
   EXPECT_EQ(coverage[10].libraries[0].version, "580.1");

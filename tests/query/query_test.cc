@@ -192,6 +192,17 @@ TEST_F(QueryTest, ConditionsThatAScanUsesChangeNoAnswer) {
         hidden.insert(at, "+");
     EXPECT_EQ(One(plain), One(hidden)) << is;
   }
+  // Another collation is SQLite's affair.
+  for (const char* collation : {"NOCASE", "RTRIM", "BINARY"})
+    EXPECT_EQ(One(fmt::format("SELECT count(*) FROM calls WHERE name = "
+                              "'CUINIT  ' COLLATE {}",
+                              collation)),
+              One(fmt::format("SELECT count(*) FROM calls WHERE +name = "
+                              "'CUINIT  ' COLLATE {}",
+                              collation)));
+  EXPECT_EQ(One("SELECT count(*) > 0 FROM calls WHERE name = 'CUINIT' COLLATE "
+                "NOCASE"),
+            "1");
   EXPECT_EQ(One("SELECT count(*) FROM calls WHERE name = 'cudaMemcpyAsync' AND "
                 "at_s > 101.912 AND at_s < 122.367"),
             "321");
@@ -216,6 +227,24 @@ TEST_F(QueryTest, CanOnlyRead) {
   EXPECT_EQ(Error("SELECT 1; -- done\n ;"), "");
   // And goes on after all that.
   EXPECT_EQ(One("SELECT count(*) FROM calls"), "21760");
+}
+
+TEST_F(QueryTest, EachColumnHasANameOfItsOwn) {
+  std::vector<std::string> names;
+  Database::Handler handler;
+  handler.columns = [&](const auto& all) { names = all; };
+  ASSERT_TRUE(database_
+                  ->Run("SELECT a.pid, b.pid, 1 AS \"pid:1\", 2 AS pid FROM "
+                        "processes AS a, processes AS b LIMIT 1",
+                        handler)
+                  .ok());
+  EXPECT_EQ(names, (std::vector<std::string>{"pid", "pid:1", "pid:1:1",
+                                             "pid:2"}));
+}
+
+TEST_F(QueryTest, ErrorsAreShort) {
+  EXPECT_LT(Error("SELECT " + std::string(100000, 'x') + " FROM calls").size(),
+            400u);
 }
 
 TEST_F(QueryTest, MemoryIsBounded) {
