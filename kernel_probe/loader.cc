@@ -18,9 +18,6 @@
 #include "bpf/objects.h"
 
 namespace ingero::kernel_probe {
-namespace {
-
-constexpr uint64_t kMinTaskRingBytes = 256u << 10;
 
 enum class Phase { kTasks, kIterate, kScheduler };
 
@@ -31,7 +28,7 @@ struct Program {
   const char* variable = nullptr;  // of the kernel, that it needs
 };
 
-struct Probe {
+struct Loader::Probe {
   const char* tracepoint;  // as people know it
   // Alternatives, the first that loads is used.
   std::vector<Program> programs;
@@ -42,65 +39,15 @@ struct Probe {
   bool tree_only = false;
 };
 
+namespace {
+
+constexpr uint64_t kMinTaskRingBytes = 256u << 10;
+
 constexpr const char* kNoHolders =
     "who holds the CPUs that the tree waits for";
 constexpr const char* kNoReclaim = "threads that had to free memory first";
 constexpr const char* kNoMemcg = "threads at their cgroup's memory limit";
 constexpr const char* kNoCompaction = "threads that had to move pages first";
-
-const std::vector<Probe>& Probes() {
-#define OBJECT(name) ingero_bpf_##name, ingero_bpf_##name##_end
-  static const std::vector<Probe> probes = {
-      {"task_newtask", {{OBJECT(process), "on_task_newtask"}}, Phase::kTasks,
-       false, "births, and all about threads born from now on"},
-      {"sched_process_exec", {{OBJECT(process), "on_sched_process_exec"}},
-       Phase::kTasks, false, "program starts"},
-      {"sched_process_exit", {{OBJECT(process), "on_sched_process_exit"}},
-       Phase::kTasks, false, "ends of threads and processes"},
-      {"task_rename", {{OBJECT(process), "on_task_rename"}}, Phase::kTasks,
-       false, "names that threads give themselves"},
-      {"cgroup_attach_task", {{OBJECT(process), "on_cgroup_attach_task"}},
-       Phase::kTasks, false, "moves of running programs to another cgroup",
-       false},
-      {"mark_victim", {{OBJECT(process), "on_mark_victim"}}, Phase::kTasks,
-       false, "out-of-memory kills", false},
-      {"existing tasks", {{OBJECT(process), "dump_tasks"}}, Phase::kIterate,
-       false, "names, parents and wakers of tasks that run already"},
-      {"mm_page_alloc", {{OBJECT(memory), "on_mm_page_alloc"}},
-       Phase::kScheduler, false, "page allocations"},
-      {"mm_vmscan_direct_reclaim_begin",
-       {{OBJECT(memory), "on_direct_reclaim_begin"}},
-       Phase::kScheduler, false, kNoReclaim, false},
-      {"mm_vmscan_direct_reclaim_end",
-       {{OBJECT(memory), "on_direct_reclaim_end"}},
-       Phase::kScheduler, false, kNoReclaim, false},
-      {"mm_vmscan_memcg_reclaim_begin",
-       {{OBJECT(memory), "on_memcg_reclaim_begin"}},
-       Phase::kScheduler, false, kNoMemcg, false},
-      {"mm_vmscan_memcg_reclaim_end",
-       {{OBJECT(memory), "on_memcg_reclaim_end"}},
-       Phase::kScheduler, false, kNoMemcg, false},
-      {"mm_compaction_begin", {{OBJECT(memory), "on_compaction_begin"}},
-       Phase::kScheduler, false, kNoCompaction, false},
-      {"mm_compaction_end", {{OBJECT(memory), "on_compaction_end"}},
-       Phase::kScheduler, false, kNoCompaction, false},
-      {"sched_waking",
-       {{OBJECT(waking_count), "on_sched_waking_count", "__preempt_count"},
-        {OBJECT(waking_hot), "on_sched_waking_hot", "pcpu_hot"},
-        {OBJECT(sched), "on_sched_waking_stack"}},
-       Phase::kScheduler, false, "who woke whom, and waiting for a CPU"},
-      {"sched_wakeup_new", {{OBJECT(sched), "on_sched_wakeup_new"}},
-       Phase::kScheduler, false, "waiting for a CPU before the first run"},
-      {"sched_wakeup", {{OBJECT(sched), "on_sched_wakeup"}}, Phase::kScheduler,
-       false, kNoHolders, true, true},
-      {"sched_migrate_task", {{OBJECT(sched), "on_sched_migrate_task"}},
-       Phase::kScheduler, false, kNoHolders, false, true},
-      {"sched_switch", {{OBJECT(sched), "on_sched_switch"}}, Phase::kScheduler,
-       true, "everything"},
-  };
-#undef OBJECT
-  return probes;
-}
 
 // libbpf tells its reasons through a global print function only. Kept: what
 // the kernel's verifier or libbpf said first about the load in progress.
@@ -180,10 +127,68 @@ bpf_object* Open(const unsigned char* begin, const unsigned char* end,
 
 }  // namespace
 
+std::vector<Loader::Probe> Loader::OwnProbes() {
+#define OBJECT(name) ingero_bpf_##name, ingero_bpf_##name##_end
+  return {
+      {"task_newtask", {{OBJECT(process), "on_task_newtask"}}, Phase::kTasks,
+       false, "births, and all about threads born from now on"},
+      {"sched_process_exec", {{OBJECT(process), "on_sched_process_exec"}},
+       Phase::kTasks, false, "program starts"},
+      {"sched_process_exit", {{OBJECT(process), "on_sched_process_exit"}},
+       Phase::kTasks, false, "ends of threads and processes"},
+      {"task_rename", {{OBJECT(process), "on_task_rename"}}, Phase::kTasks,
+       false, "names that threads give themselves"},
+      {"cgroup_attach_task", {{OBJECT(process), "on_cgroup_attach_task"}},
+       Phase::kTasks, false, "moves of running programs to another cgroup",
+       false},
+      {"mark_victim", {{OBJECT(process), "on_mark_victim"}}, Phase::kTasks,
+       false, "out-of-memory kills", false},
+      {"existing tasks", {{OBJECT(process), "dump_tasks"}}, Phase::kIterate,
+       false, "names, parents and wakers of tasks that run already"},
+      {"mm_page_alloc", {{OBJECT(memory), "on_mm_page_alloc"}},
+       Phase::kScheduler, false, "page allocations"},
+      {"mm_vmscan_direct_reclaim_begin",
+       {{OBJECT(memory), "on_direct_reclaim_begin"}},
+       Phase::kScheduler, false, kNoReclaim, false},
+      {"mm_vmscan_direct_reclaim_end",
+       {{OBJECT(memory), "on_direct_reclaim_end"}},
+       Phase::kScheduler, false, kNoReclaim, false},
+      {"mm_vmscan_memcg_reclaim_begin",
+       {{OBJECT(memory), "on_memcg_reclaim_begin"}},
+       Phase::kScheduler, false, kNoMemcg, false},
+      {"mm_vmscan_memcg_reclaim_end",
+       {{OBJECT(memory), "on_memcg_reclaim_end"}},
+       Phase::kScheduler, false, kNoMemcg, false},
+      {"mm_compaction_begin", {{OBJECT(memory), "on_compaction_begin"}},
+       Phase::kScheduler, false, kNoCompaction, false},
+      {"mm_compaction_end", {{OBJECT(memory), "on_compaction_end"}},
+       Phase::kScheduler, false, kNoCompaction, false},
+      {"sched_waking",
+       {{OBJECT(waking_count), "on_sched_waking_count", "__preempt_count"},
+        {OBJECT(waking_hot), "on_sched_waking_hot", "pcpu_hot"},
+        {OBJECT(sched), "on_sched_waking_stack"}},
+       Phase::kScheduler, false, "who woke whom, and waiting for a CPU"},
+      {"sched_wakeup_new", {{OBJECT(sched), "on_sched_wakeup_new"}},
+       Phase::kScheduler, false, "waiting for a CPU before the first run"},
+      {"sched_wakeup", {{OBJECT(sched), "on_sched_wakeup"}}, Phase::kScheduler,
+       false, kNoHolders, true, true},
+      {"sched_migrate_task", {{OBJECT(sched), "on_sched_migrate_task"}},
+       Phase::kScheduler, false, kNoHolders, false, true},
+      {"sched_switch", {{OBJECT(sched), "on_sched_switch"}}, Phase::kScheduler,
+       true, "everything"},
+  };
+#undef OBJECT
+}
+
 Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
   g_verbose = options.verbose;
   libbpf_set_print(Print);
   std::unique_ptr<Loader> loader(new Loader);
+  loader->probes_ = OwnProbes();
+  for (const ExtraProbe& extra : options.extra)
+    loader->probes_.push_back(
+        {extra.tracepoint, {{extra.object, extra.object_end, extra.program}},
+         Phase::kScheduler, false, extra.without, false});
   loader->report_ = options.report;
   loader->cpus_ = libbpf_num_possible_cpus();
   if (loader->cpus_ <= 0)
@@ -218,10 +223,10 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
         "CPU quota: this kernel does not say how long each wait for a CPU was "
         "due to it (missing: a quota told apart from other load)");
 
-  loader->skipped_.resize(Probes().size());
+  loader->skipped_.resize(loader->probes_.size());
   Status status = loader->MakeMaps(options);
-  for (size_t i = 0; status.ok() && i < Probes().size(); ++i) {
-    const Probe& probe = Probes()[i];
+  for (size_t i = 0; status.ok() && i < loader->probes_.size(); ++i) {
+    const Probe& probe = loader->probes_[i];
     if (probe.tree_only && options.tree.empty()) continue;
     Status loaded;
     if (probe.phase != Phase::kIterate &&
@@ -245,9 +250,9 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
 void Loader::Skip(size_t probe, const std::string& why) {
   skipped_[probe] = why;
   if (report_)
-    report_(std::string("probe ") + Probes()[probe].tracepoint +
+    report_(std::string("probe ") + probes_[probe].tracepoint +
             ": skipped, because " + why + " (missing: " +
-            Probes()[probe].without + ")");
+            probes_[probe].without + ")");
 }
 
 Status Loader::MakeMaps(const LoaderOptions& options) {
@@ -301,7 +306,7 @@ Status Loader::MakeMaps(const LoaderOptions& options) {
 
 Status Loader::LoadProbe(const btf* kernel, size_t probe) {
   Status status;
-  const std::vector<Program>& programs = Probes()[probe].programs;
+  const std::vector<Program>& programs = probes_[probe].programs;
   for (size_t i = 0; i < programs.size(); ++i) {
     const char* variable = programs[i].variable;
     if (variable != nullptr &&
@@ -320,7 +325,7 @@ Status Loader::LoadProbe(const btf* kernel, size_t probe) {
 }
 
 Result<Loader::Loaded> Loader::TryProgram(size_t probe, size_t which) {
-  const Program& p = Probes()[probe].programs[which];
+  const Program& p = probes_[probe].programs[which];
   bpf_object* object = Open(p.object, p.object_end, p.name);
   if (object == nullptr) return Status::Errno("opening BPF object", errno);
   bpf_program *program, *wanted = nullptr;
@@ -360,7 +365,7 @@ Status Loader::AttachScheduler() { return Attach(true); }
 
 Status Loader::Attach(bool scheduler) {
   for (Loaded& l : loaded_) {
-    const Probe& probe = Probes()[l.probe];
+    const Probe& probe = probes_[l.probe];
     if ((probe.phase == Phase::kScheduler) != scheduler) continue;
     l.link = bpf_program__attach(l.program);
     const int error = errno;
@@ -380,7 +385,7 @@ Status Loader::Attach(bool scheduler) {
 std::vector<ingero_ring_task> Loader::DumpTasks() {
   std::vector<ingero_ring_task> tasks;
   for (Loaded& l : loaded_) {
-    if (Probes()[l.probe].phase != Phase::kIterate || l.link == nullptr)
+    if (probes_[l.probe].phase != Phase::kIterate || l.link == nullptr)
       continue;
     // A child that the first pass came too early for, of a parent that it came
     // too late for, is found by a second one: births inherit from then on.
@@ -406,7 +411,7 @@ std::vector<ingero_ring_task> Loader::DumpTasks() {
 uint32_t Loader::MemoryStalls() const {
   const auto attached = [&](std::string_view tracepoint) {
     return std::any_of(loaded_.begin(), loaded_.end(), [&](const Loaded& l) {
-      return Probes()[l.probe].tracepoint == tracepoint && l.link != nullptr;
+      return probes_[l.probe].tracepoint == tracepoint && l.link != nullptr;
     });
   };
   uint32_t stalls = 0;
@@ -431,8 +436,8 @@ uint64_t Loader::MissedRuns() const {
 
 std::vector<ProbeState> Loader::States() const {
   std::vector<ProbeState> states;
-  for (size_t i = 0; i < Probes().size(); ++i) {
-    const Probe& probe = Probes()[i];
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    const Probe& probe = probes_[i];
     if (probe.tree_only && config_.tree_roots == 0) continue;
     states.push_back({probe.tracepoint, false, skipped_[i], probe.without,
                       probe.common, 0, 0});
@@ -440,7 +445,7 @@ std::vector<ProbeState> Loader::States() const {
   for (const Loaded& l : loaded_) {
     ProbeState& state = *std::find_if(
         states.begin(), states.end(), [&](const ProbeState& s) {
-          return s.tracepoint == Probes()[l.probe].tracepoint;
+          return s.tracepoint == probes_[l.probe].tracepoint;
         });
     state.attached = l.attached;
     bpf_prog_info info{};
@@ -460,6 +465,8 @@ void Loader::Detach() {
     l->link = nullptr;
   }
 }
+
+Loader::Loader() = default;
 
 Loader::~Loader() {
   Detach();

@@ -35,12 +35,22 @@ struct TreeRoot {
   std::string comm;
 };
 
+// An optional probe beside the companion's own.
+struct ExtraProbe {
+  const unsigned char* object;
+  const unsigned char* object_end;
+  const char* program;
+  const char* tracepoint;
+  const char* without;  // what is missing where it is skipped
+};
+
 struct LoaderOptions {
   uint64_t ring_bytes = 0;  // per CPU; a power of two, at least a page
   bool raw_pages = false;   // each allocation of pages a record of its own
   std::vector<TreeRoot> tree;  // empty: everybody; at most
                                // INGERO_MAX_TREE_ROOTS
   bool verbose = false;     // print what libbpf says
+  std::vector<ExtraProbe> extra;  // for tests: what this kernel cannot take
   // One line per probe: "probe sched_switch: attached".
   std::function<void(const std::string&)> report;
 };
@@ -89,6 +99,7 @@ class Loader {
   std::vector<ProbeState> States() const;
 
  private:
+  struct Probe;
   struct Loaded {
     size_t probe;
     bpf_object* object;
@@ -96,7 +107,8 @@ class Loader {
     bpf_link* link;
     bool attached;  // also after Detach()
   };
-  Loader() = default;
+  Loader();
+  static std::vector<Probe> OwnProbes();
   Status MakeMaps(const LoaderOptions& options);
   Status LoadProbe(const btf* kernel, size_t probe);
   Result<Loaded> TryProgram(size_t probe, size_t which);
@@ -108,6 +120,7 @@ class Loader {
   int cpus_ = 0;
   ingero_probe_config config_{};
   bpf_object* maps_ = nullptr;  // owns the maps; no programs
+  std::vector<Probe> probes_;  // in the order in which they are attached
   std::vector<Loaded> loaded_;
   std::vector<std::string> skipped_;  // by probe
   std::vector<int> ring_fds_;
