@@ -701,8 +701,8 @@ static int take_counts(struct dl_phdr_info *info, size_t size, void *to)
 static void sweep(bool again)
 {
 	static struct candidate candidates[AT_ONCE];
-	static uint32_t busy;
 	struct counts now = { 0 };
+	uint32_t *busy = &ingero_process->being_done[ONCE_SWEEP];
 	struct pass pass;
 	uint64_t mask;
 	int saved;
@@ -715,7 +715,7 @@ static void sweep(bool again)
 		return;
 	mask = sys_block_signals();
 	saved = errno;
-	if (!__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
+	if (!__atomic_exchange_n(busy, 1, __ATOMIC_ACQUIRE)) {
 		__atomic_store_n(&seen.adds, now.adds, __ATOMIC_RELAXED);
 		__atomic_store_n(&seen.subs, now.subs, __ATOMIC_RELAXED);
 		__atomic_store_n(&some_left, false, __ATOMIC_RELAXED);
@@ -728,7 +728,7 @@ static void sweep(bool again)
 			if (!pass.more)
 				break;
 		}
-		__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(busy, 0, __ATOMIC_RELEASE);
 	}
 	errno = saved;
 	sys_restore_signals(mask);

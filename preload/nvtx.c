@@ -711,13 +711,11 @@ static const struct callback {
 
 static bool nvtx_ready(void)
 {
-	static uint32_t made; /* 0 no, 1 being made, 2 yes */
-	uint32_t none = 0;
+	static uint32_t made;
 
 	if (!ingero_process_ready())
 		return false;
-	if (__atomic_compare_exchange_n(&made, &none, 1, false, __ATOMIC_ACQUIRE,
-					__ATOMIC_RELAXED)) {
+	if (ingero_once_begin(&made, ONCE_NVTX)) {
 		int (*create)(unsigned *, void (*)(void *)) =
 			(int (*)(unsigned *, void (*)(void *)))ingero_libc_symbol(
 				"pthread_key_create");
@@ -726,10 +724,8 @@ static bool nvtx_ready(void)
 		if (create && nvtx && create(&thread_key, end_thread) == 0)
 			set_specific = (int (*)(unsigned, const void *))ingero_libc_symbol(
 				"pthread_setspecific");
-		__atomic_store_n(&made, 2, __ATOMIC_RELEASE);
+		ingero_once_end(&made, ONCE_NVTX);
 	}
-	while (__atomic_load_n(&made, __ATOMIC_ACQUIRE) != 2)
-		SYS4(SYS_sched_yield, 0, 0, 0, 0);
 	return nvtx != NULL;
 }
 

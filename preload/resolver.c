@@ -57,7 +57,7 @@ struct copy {
 	enum group group;
 	void *real[API_ROWS_MAX];
 	uint16_t by_address[4096]; /* open addressing: row + 1 */
-	bool reversed;             /* by_address is filled */
+	uint32_t reversed;         /* by_address is filled */
 };
 
 enum { COPIES_MAX = 16, CALLERS_MAX = 512 };
@@ -436,6 +436,7 @@ static void *wrap_next(const char *name, void *p)
 
 static void reverse(struct copy *copy)
 {
+	memset(copy->by_address, 0, sizeof(copy->by_address));
 	for (unsigned row = 0; row < ingero_api_driver_rows; row++) {
 		uintptr_t p = (uintptr_t)real_of(copy, row);
 		unsigned at = (unsigned)(p >> 4);
@@ -446,7 +447,6 @@ static void reverse(struct copy *copy)
 			at++;
 		copy->by_address[at & 4095] = (uint16_t)(row + 1);
 	}
-	__atomic_store_n(&copy->reversed, true, __ATOMIC_RELEASE);
 }
 
 /*
@@ -478,19 +478,13 @@ void ingero_map_proc_address(enum group asked, const char *name, void **out)
 		return;
 	}
 	if (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE)) {
-		static uint32_t busy;
-		uint32_t none = 0;
+		uint64_t mask = sys_block_signals();
 
-		if (!__atomic_compare_exchange_n(&busy, &none, 1, false, __ATOMIC_ACQUIRE,
-						 __ATOMIC_RELAXED))
-			while (!__atomic_load_n(&copy->reversed, __ATOMIC_ACQUIRE))
-				SYS4(SYS_sched_yield, 0, 0, 0, 0);
-		else {
-			uint64_t mask = sys_block_signals();
-
+		if (ingero_once_begin(&copy->reversed, ONCE_REVERSE)) {
 			reverse(copy);
-			sys_restore_signals(mask);
+			ingero_once_end(&copy->reversed, ONCE_REVERSE);
 		}
+		sys_restore_signals(mask);
 	}
 	/* Names that share an address: the one that was asked for, if any. */
 	for (unsigned at = (unsigned)((uintptr_t)p >> 4); copy->by_address[at & 4095]; at++) {

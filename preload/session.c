@@ -890,43 +890,66 @@ static void load(void)
 		ingero_cover_choice(apis, ingero_libraries);
 }
 
-struct once {
-	uint32_t state; /* 0 not yet, 1 in progress, 2 done */
-};
-
-static void once(struct once *o, void (*what)(void))
+bool ingero_once_begin(uint32_t *done, enum once_id id)
 {
-	uint32_t none = 0;
-	uint64_t mask;
+	uint32_t *being_done = &ingero_process->being_done[id];
 
-	if (likely(__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == 2))
-		return;
-	mask = sys_block_signals();
-	if (__atomic_compare_exchange_n(&o->state, &none, 1, false, __ATOMIC_ACQUIRE,
-					__ATOMIC_RELAXED)) {
-		what();
-		__atomic_store_n(&o->state, 2, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE)) {
+		if (__atomic_exchange_n(being_done, 1, __ATOMIC_ACQUIRE)) {
+			SYS4(SYS_sched_yield, 0, 0, 0, 0);
+			continue;
+		}
+		if (!__atomic_load_n(done, __ATOMIC_ACQUIRE))
+			return true;
+		__atomic_store_n(being_done, 0, __ATOMIC_RELEASE);
 	}
-	while (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) != 2)
-		SYS4(SYS_sched_yield, 0, 0, 0, 0);
-	sys_restore_signals(mask);
+	return false;
 }
 
-static struct once loaded, clock_chosen;
+void ingero_once_end(uint32_t *done, enum once_id id)
+{
+	__atomic_store_n(done, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&ingero_process->being_done[id], 0, __ATOMIC_RELEASE);
+}
+
+/*
+ * From the shim's constructor, or from a library's that runs before it and
+ * looks something up: there is one thread, and no other way to be early.
+ */
+static void load_once(void)
+{
+	static bool loaded;
+
+	if (likely(loaded))
+		return;
+	loaded = true;
+	load();
+}
 
 bool ingero_keeps_deepbind(void)
 {
-	once(&loaded, load);
+	load_once();
 	return disabled || !clears_deepbind;
 }
 
 /* The clock at the first use of CUDA: no process without is to pay for it. */
 static bool ready(void)
 {
-	once(&loaded, load);
+	static uint32_t clock_chosen;
+
+	load_once();
 	if (disabled)
 		return false;
-	once(&clock_chosen, choose_clock);
+	if (unlikely(!__atomic_load_n(&clock_chosen, __ATOMIC_ACQUIRE))) {
+		/* No handler may wait for the thread that it interrupts. */
+		uint64_t mask = sys_block_signals();
+
+		if (ingero_once_begin(&clock_chosen, ONCE_CLOCK)) {
+			choose_clock();
+			ingero_once_end(&clock_chosen, ONCE_CLOCK);
+		}
+		sys_restore_signals(mask);
+	}
 	return ingero_process->begun != FAILED;
 }
 
@@ -947,7 +970,7 @@ bool ingero_process_ready(void)
 
 __attribute__((constructor)) static void at_load(void)
 {
-	once(&loaded, load);
+	load_once();
 	ingero_libraries_sweep();
 }
 

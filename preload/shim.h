@@ -125,12 +125,22 @@ enum call_mode {
 	CALL_SKIP = 2, /* left out by choice */
 };
 
+/* What one thread does once while others wait or pass. */
+enum once_id {
+	ONCE_CLOCK,   /* the choice of a clock */
+	ONCE_NVTX,    /* memory of the ranges */
+	ONCE_REVERSE, /* driver functions by address */
+	ONCE_SWEEP,   /* modules that reach a library; again and again */
+	ONCE_MAX
+};
+
 struct process {
 	uint8_t mode[ROWS_MAX]; /* enum call_mode; racy reads are fine */
 	uint32_t kernel_generation; /* changes when a kernel address is reused */
 	uint32_t captures;          /* streams under capture; racy reads are fine */
 
 	uint32_t lock;
+	uint32_t being_done[ONCE_MAX];
 	uint32_t begun;  /* session: 0 not yet, 1 runs, 2 failed for good */
 	uint32_t session; /* never that of a process it was forked from */
 	struct ingero_stream_header *header;
@@ -155,6 +165,15 @@ struct process {
 };
 
 extern struct process *ingero_process; /* never NULL */
+
+/*
+ * True: do it, then ingero_once_end(). False: it is done (waits for that).
+ * `done` is plain memory. That somebody is at it is noted where a forked child
+ * finds nothing: who was at it is not there, so the child does it itself, all
+ * over. INVARIANT: so what is done must bear being begun twice.
+ */
+bool ingero_once_begin(uint32_t *done, enum once_id id);
+void ingero_once_end(uint32_t *done, enum once_id id);
 
 void ingero_lock(void);
 void ingero_unlock(void);

@@ -186,6 +186,11 @@ class HarmTest(unittest.TestCase):
 
     # ---- threads and forks ---------------------------------------------
 
+    # What is done once, at the first calls, is what a fork may interrupt.
+    def test_forks_amid_the_first_calls(self):
+        for _ in range(60):
+            self.assertEqual(self.client("fork_storm", 20).stdout, "20\n")
+
     def test_two_thousand_forks_among_threads(self):
         self.assertEqual(self.client("fork_storm", 2000).stdout, "2000\n")
         paths = [os.path.join(self.dir, f) for f in os.listdir(self.dir)]
