@@ -192,13 +192,13 @@ void Session::Receive(std::string_view text) {
     // A batch (2025-03-26): each is answered as it comes, in its own message.
     if (message.empty())
       Send(ErrorMessage(nullptr, kInvalidRequest, "an empty batch"));
-    for (Json& one : message) ReceiveOne(std::move(one), true);
+    for (Json& one : message) ReceiveOne(std::move(one));
   } else {
-    ReceiveOne(std::move(message), false);
+    ReceiveOne(std::move(message));
   }
 }
 
-void Session::ReceiveOne(Json message, bool) {
+void Session::ReceiveOne(Json message) {
   const Json& id = Member(message, "id");
   const std::string method = StringMember(message, "method");
   if (!message.is_object() || StringMember(message, "jsonrpc") != "2.0" ||

@@ -86,7 +86,7 @@ class Session {
     std::atomic<bool> cancelled{false};
   };
   class RunningJob;
-  void ReceiveOne(Json message, bool in_batch);
+  void ReceiveOne(Json message);
   void Work();
   Json Answer(const Json& request, Running* running);
   Json Initialize(const Json& params);

@@ -780,16 +780,21 @@ TEST_F(RecordTest, EqualInnerPidsAreKeptApart) {
 
 // ---- memory and quota -----------------------------------------------------------
 
+// Fresh pages of 4 KiB, each once.
+void TouchPages(uint64_t pages) {
+  char* memory = static_cast<char*>(mmap(nullptr, pages * 4096,
+                                         PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  madvise(memory, pages * 4096, MADV_NOHUGEPAGE);
+  for (uint64_t i = 0; i < pages; ++i) memory[i * 4096] = 1;
+}
+
 TEST_F(RecordTest, PagesAndFaultsAreCountedExactly) {
   constexpr uint64_t kPages = 30'000;
   ASSERT_TRUE(companion_.Start());
   const pid_t toucher = Fork([] {
     usleep(100'000);
-    char* memory = static_cast<char*>(
-        mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
-    for (uint64_t i = 0; i < kPages; ++i) memory[i * 4096] = 1;
+    TouchPages(kPages);
     return 0;
   });
   Wait(toucher);
@@ -814,11 +819,7 @@ TEST_F(RecordTest, RawPagesAreRowsOfTheirOwnAndNoneIsLostUncounted) {
   constexpr uint64_t kPages = 20'000;
   ASSERT_TRUE(companion_.Start({"--pages", "raw", "--buffer", "16M"}));
   const pid_t toucher = Fork([] {
-    char* memory = static_cast<char*>(
-        mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
-    for (uint64_t i = 0; i < kPages; ++i) memory[i * 4096] = 1;
+    TouchPages(kPages);
     return 0;
   });
   Wait(toucher);
