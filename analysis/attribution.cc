@@ -179,6 +179,7 @@ class Attributor {
       : trace_(trace),
         sink_(sink),
         progress_(progress),
+        will_read_(options.will_read),
         traits_(MakeFuncTraits(trace.functions())),
         borders_(Borders(trace, options)),
         timelines_(trace),
@@ -189,15 +190,21 @@ class Attributor {
   Impossible Run() {
     if (trace_.span().empty()) return impossible_;
     std::vector<ProcessWork> work;
+    if (will_read_)
+      will_read_([this, p = ProcessIndex{0}](RowsWanted* out) mutable {
+        while (p < trace_.processes().size() && !Feeds(p)) ++p;
+        *out = {Everything(), p};
+        return p++ < trace_.processes().size();
+      });
     for (ProcessIndex p = 0; p < trace_.processes().size(); ++p) {
-      const Process& process = trace_.processes()[p];
-      if (!process.has_cuda || process.is_ingero) continue;
+      if (!Feeds(p)) continue;
       ProcessWork w;
       w.process = p;
       Forward(&w);
       if (!w.checkpoints.empty()) work.push_back(std::move(w));
     }
     if (progress_) progress_(0.2);
+    if (will_read_) will_read_(SecondPass(work));
     const size_t windows = borders_.size() - 1;
     for (size_t i = windows; i-- > 0;) {
       const Interval window = WindowAt(i);
@@ -216,6 +223,7 @@ class Attributor {
         progress_(0.2 + 0.8 * static_cast<double>(windows - i) /
                             static_cast<double>(windows));
     }
+    if (will_read_) will_read_(nullptr);
     for (ProcessWork& w : work)
       for (DeviceWork& d : w.devices) {
         d.feed.Flush();
@@ -228,11 +236,53 @@ class Attributor {
   }
 
  private:
+  bool Feeds(ProcessIndex p) const {
+    return trace_.processes()[p].has_cuda && !trace_.processes()[p].is_ingero;
+  }
+  Interval Everything() const {
+    return {trace_.span().begin, trace_.span().end + Ns(1)};
+  }
   // The last window also takes what happens at the span's very end.
   Interval WindowAt(size_t i) const {
     Interval w{borders_[i], borders_[i + 1]};
     if (i + 2 == borders_.size()) w.end += Ns(1);
     return w;
+  }
+
+  // In the order of the loops in Run() and Backward().
+  NextWanted SecondPass(const std::vector<ProcessWork>& work) const {
+    struct Windows {
+      ProcessIndex process;
+      size_t first, last;
+      bool Have(size_t i) const { return first <= i && i <= last; }
+    };
+    std::vector<Windows> of;
+    for (const ProcessWork& w : work)
+      of.push_back({w.process, w.checkpoints.front().first,
+                    w.checkpoints.back().first});
+    // Of a window: 0 is the switches, 1 on the processes' calls.
+    return [this, of, i = borders_.size() - 1,
+            item = of.size() + 1](RowsWanted* out) mutable {
+      while (true) {
+        if (item > of.size()) {
+          if (i == 0) return false;
+          --i;
+          const bool any =
+              std::any_of(of.begin(), of.end(),
+                          [&](const Windows& w) { return w.Have(i); });
+          item = any ? 0 : of.size() + 1;
+          continue;
+        }
+        const size_t at = item++;
+        if (at == 0) {
+          *out = {timelines_.Reads(WindowAt(i)), kNone};
+          if (!out->range.empty()) return true;
+        } else if (of[at - 1].Have(i)) {
+          *out = {WindowAt(i), of[at - 1].process};
+          return true;
+        }
+      }
+    };
   }
 
   bool IsLibrary(const Call& call) const {
@@ -263,8 +313,7 @@ class Attributor {
         w->checkpoints.push_back({window, Checkpoint{model, open}});
       }
     };
-    auto cursor = trace_.Calls(
-        w->process, {trace_.span().begin, trace_.span().end + Ns(1)});
+    auto cursor = trace_.Calls(w->process, Everything());
     Call call;
     Ns newest{INT64_MIN};
     int since_first_use = 0;
@@ -562,6 +611,7 @@ class Attributor {
   const TraceSource& trace_;
   AttributionSink* sink_;
   const Progress& progress_;
+  const std::function<void(NextWanted)>& will_read_;
   std::vector<FuncTraits> traits_;
   std::vector<Ns> borders_;
   Timelines timelines_;

@@ -132,11 +132,23 @@ class AttributionSink {
 // Called now and then with the fraction done, 0..1.
 using Progress = std::function<void(double)>;
 
+// What the attribution asks a trace for: all that its TraceSource::Switches or
+// Calls(process) of `range` gives.
+struct RowsWanted {
+  Interval range;
+  ProcessIndex process = kNone;  // whose calls; kNone: switches
+};
+// The next one; false after the last. For one thread, any.
+using NextWanted = std::function<bool(RowsWanted*)>;
+
 struct AttributeOptions {
   // Aim; a multiple of kCellLength is used. The result does not depend on it.
   Ns window{200'000'000};
   // Exactly this window, even where keyframes suggest a longer one (tests).
   bool exact_window = false;
+  // Told before each pass, so that rows can be read ahead, and with nullptr
+  // after the last: what was given before is not called any more.
+  std::function<void(NextWanted)> will_read;
 };
 
 // Rows that cannot be true (a damaged stream): left out or marked unknown.

@@ -97,43 +97,32 @@ void Timelines::Load(Interval window) {
   }
   if (!has_kernel() || window.empty()) return;
 
-  // The known stretch that the window begins in, or the first one in it.
-  stretch_ = 0;
-  while (stretch_ < known_.size() && known_[stretch_].end <= window.begin)
-    ++stretch_;
-  if (stretch_ == known_.size() || known_[stretch_].begin >= window.end) {
+  const Beginning begin = BeginOf(window);
+  stretch_ = begin.stretch;
+  if (stretch_ == kNone) {
     known_begin_ = Ns(INT64_MAX);
-    stretch_ = kNone;
     return;
   }
   known_begin_ = known_[stretch_].begin;
-
-  Ns from = known_begin_;
-  if (known_begin_ < window.begin) {
-    auto [at, states] = trace_.StatesAt(window.begin);
-    if (!states.empty() && at >= known_begin_ && at <= window.begin) {
-      from = at;
-      for (const StateAt& s : states) {
-        // Older states are from before a loss: perhaps no longer true.
-        if (s.thread >= now_.size() || s.since < known_begin_) continue;
-        const Ns since = std::min(s.since, at);
-        now_[s.thread] = {since, s.state, s.cpu, s.syscall};
-        if (s.state != ThreadState::kRunning) continue;
-        // Any other CPU is idle, or runs a thread that never switched.
-        CpuState& c = Cpu(s.cpu);
-        if (c.known) {  // two threads on it: the older was left unseen
-          const ThreadIndex older =
-              c.now.begin <= since ? c.now.thread : s.thread;
-          now_[older].state = ThreadState::kUnknown;
-          if (older == s.thread) continue;
-        }
-        c.now = {since, s.thread, false, false};
-        c.known = true;
-      }
+  const Ns at = begin.reads.begin;
+  for (const StateAt& s : begin.states) {
+    // Older states are from before a loss: perhaps no longer true.
+    if (s.thread >= now_.size() || s.since < known_begin_) continue;
+    const Ns since = std::min(s.since, at);
+    now_[s.thread] = {since, s.state, s.cpu, s.syscall};
+    if (s.state != ThreadState::kRunning) continue;
+    // Any other CPU is idle, or runs a thread that never switched.
+    CpuState& c = Cpu(s.cpu);
+    if (c.known) {  // two threads on it: the older was left unseen
+      const ThreadIndex older = c.now.begin <= since ? c.now.thread : s.thread;
+      now_[older].state = ThreadState::kUnknown;
+      if (older == s.thread) continue;
     }
+    c.now = {since, s.thread, false, false};
+    c.known = true;
   }
   // The replay up to the window leaves only states; from there on segments.
-  auto cursor = trace_.Switches({from, window.end});
+  auto cursor = trace_.Switches(begin.reads);
   Switch s;
   bool emit = false;
   const auto begin_emit = [&] {
@@ -160,6 +149,24 @@ void Timelines::Load(Interval window) {
   if (!emit) begin_emit();
   advance(window.end - Ns(1));
   BreakChainsIntoNewer();
+}
+
+Timelines::Beginning Timelines::BeginOf(Interval window) const {
+  Beginning begin;
+  // The known stretch that the window begins in, or the first one in it.
+  const auto stretch =
+      std::find_if(known_.begin(), known_.end(),
+                   [&](Interval k) { return k.end > window.begin; });
+  if (stretch == known_.end() || stretch->begin >= window.end) return begin;
+  begin.stretch = static_cast<uint32_t>(stretch - known_.begin());
+  begin.reads = {stretch->begin, window.end};
+  if (stretch->begin >= window.begin) return begin;
+  auto [at, states] = trace_.StatesAt(window.begin);
+  if (!states.empty() && at >= stretch->begin && at <= window.begin) {
+    begin.reads.begin = at;
+    begin.states = std::move(states);
+  }
+  return begin;
 }
 
 void Timelines::Forget(ThreadIndex thread) {

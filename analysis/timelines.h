@@ -68,6 +68,10 @@ class Timelines {
   // REQUIRES: window.end <= begin of the window loaded before.
   void Load(Interval window);
   Interval window() const { return window_; }
+  // The switches that Load(window) asks the trace for. Any thread.
+  Interval Reads(Interval window) const {
+    return window.empty() ? Interval() : BeginOf(window).reads;
+  }
 
   // Newest first query is as cheap as any: the thread's segments, sorted.
   std::span<const Segment> Of(ThreadIndex thread);
@@ -148,6 +152,13 @@ class Timelines {
     size_t hint = 0;
   };
 
+  // Where the replay of a window begins.
+  struct Beginning {
+    uint32_t stretch = kNone;  // kNone: nothing is known of the window
+    Interval reads;
+    std::vector<StateAt> states;  // at reads.begin
+  };
+  Beginning BeginOf(Interval window) const;
   void Apply(const Switch& s, bool emit);
   void EnterStretch(uint32_t stretch, bool emit);
   // Closes the thread's current stretch at t and opens the next one.
