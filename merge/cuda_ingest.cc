@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bitset>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -188,27 +187,7 @@ class Nesting {
 };
 
 // Calls come nearly in order; within a block they are in order.
-void SortCalls(Rows* rows) {
-  const auto before = [&](size_t a, size_t b) {
-    const auto key = [&](size_t r) {
-      return std::tuple(static_cast<int64_t>(rows->at(r, call_table::kT)),
-                        rows->at(r, call_table::kDepth));
-    };
-    return key(a) < key(b);
-  };
-  bool sorted = true;
-  for (size_t r = 1; sorted && r < rows->size(); ++r)
-    sorted = !before(r, r - 1);
-  if (sorted) return;
-  std::vector<size_t> order(rows->size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), before);
-  Rows out;
-  out.schema = rows->schema;
-  out.values.reserve(rows->values.size());
-  for (size_t r : order) out.Append(rows->row(r));
-  *rows = std::move(out);
-}
+void SortCalls(Rows* rows) { SortByTimeAnd(rows, call_table::kDepth); }
 
 }  // namespace
 
@@ -317,14 +296,13 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
                       first_use_ns, error, bytes ? *bytes : 0));
     }
     if (rows.size() == kBlockRows) {
-      SortCalls(&rows);
-      INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process));
+      INGERO_RETURN_IF_ERROR(
+          writer->PutRows(&rows, target.process, SortCalls));
       progress(count);
     }
     ++count;
   }
-  SortCalls(&rows);
-  INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process));
+  INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process, SortCalls));
   INGERO_RETURN_IF_ERROR(summary.Flush());
   INGERO_RETURN_IF_ERROR(summary.Finish());
   return IngestedCalls{count, layers, damaged};

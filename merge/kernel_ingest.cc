@@ -21,6 +21,11 @@ constexpr size_t kBlockRows = 8192;
 // A keyframe lists every thread; with more threads than this they come more
 // rarely, so that keyframes stay a small part of a store.
 constexpr size_t kThreadsPerKeyframeSecond = 4096;
+// Where switches are many, keyframes come sooner, so that a window of the
+// attribution can begin at one and its switches fit in a cache.
+constexpr int64_t kLeastKeyframeNs = 200'000'000;
+constexpr size_t kSwitchesPerKeyframe = 16'384;
+constexpr size_t kSwitchesPerKeyframeThread = 64;
 
 int64_t FloorSecond(int64_t t) {
   int64_t s = t / kSecondNs * kSecondNs;
@@ -86,6 +91,7 @@ class Timelines {
     uint64_t pages_told = 0;  // by OnPages since its last switch-out
     std::array<uint64_t, sched_summary_table::kCount> sum{};
   };
+  // References live until the next call with a thread that is new.
   State& At(ThreadIndex thread) {
     if (thread >= states_.size()) states_.resize(thread + 1024);
     return states_[thread];
@@ -118,7 +124,9 @@ class Timelines {
   std::vector<ThreadIndex> dirty_;
   int64_t origin_ = 0;
   int64_t second_ = INT64_MIN;
-  int64_t next_keyframe_ = INT64_MIN;
+  int64_t next_keyframe_ = INT64_MIN;  // at the latest
+  int64_t soonest_keyframe_ = INT64_MIN;
+  size_t switches_to_keyframe_ = kSwitchesPerKeyframe;  // before the next one
 };
 
 std::array<uint64_t, sched_summary_table::kCount> Timelines::NewRow(
@@ -172,12 +180,20 @@ Status Timelines::Keyframe(int64_t t) {
   next_keyframe_ =
       t + kSecondNs *
               static_cast<int64_t>(1 + listed / kThreadsPerKeyframeSecond);
+  soonest_keyframe_ = t + kLeastKeyframeNs;
+  switches_to_keyframe_ =
+      std::max(kSwitchesPerKeyframe, kSwitchesPerKeyframeThread * listed);
   return {};
 }
 
 Status Timelines::Advance(int64_t t) {
-  if (next_keyframe_ == INT64_MIN) next_keyframe_ = t + kSecondNs;
-  if (t >= next_keyframe_) INGERO_RETURN_IF_ERROR(Keyframe(t));
+  if (next_keyframe_ == INT64_MIN) {
+    next_keyframe_ = t + kSecondNs;
+    soonest_keyframe_ = t + kLeastKeyframeNs;
+  }
+  if (t >= next_keyframe_ ||
+      (switches_to_keyframe_ == 0 && t >= soonest_keyframe_))
+    INGERO_RETURN_IF_ERROR(Keyframe(t));
   const int64_t second = FloorSecond(t);
   if (second > second_) {
     INGERO_RETURN_IF_ERROR(FlushSecond());
@@ -234,6 +250,7 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
   const auto t = static_cast<int64_t>(row[kT]);
   const uint64_t flags = row[kFlags];
   INGERO_RETURN_IF_ERROR(Advance(t));
+  if (switches_to_keyframe_ > 0) --switches_to_keyframe_;
 
   if (row[kPrevTid] != 0) {
     const ThreadIndex thread =
@@ -242,18 +259,15 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     if (flags & INGERO_PREV_KTHREAD) lives_->MarkKernel(thread);
     if (!(flags & INGERO_PREV_OUTSIDE)) lives_->MarkInScope(thread);
     lives_->Seen(thread, Ns(t));
-    {
-      const State before = At(thread);
-      // Not seen coming: it ran at least since it was made; or, where it was
-      // off the CPU, for a time that is not known, so nothing is claimed.
-      if (before.state == ThreadState::kRunning && before.cpu == cpu)
-        INGERO_RETURN_IF_ERROR(
-            AddSpan(thread, ThreadState::kRunning, before.since, t));
-      else if (before.state == ThreadState::kUnknown && !before.lost)
-        INGERO_RETURN_IF_ERROR(
-            AddSpan(thread, ThreadState::kRunning, Known(thread), t));
-    }
     State& s = Dirty(thread);
+    // Not seen coming: it ran at least since it was made; or, where it was
+    // off the CPU, for a time that is not known, so nothing is claimed.
+    if (s.state == ThreadState::kRunning && s.cpu == cpu)
+      INGERO_RETURN_IF_ERROR(
+          AddSpan(thread, ThreadState::kRunning, s.since, t));
+    else if (s.state == ThreadState::kUnknown && !s.lost)
+      INGERO_RETURN_IF_ERROR(
+          AddSpan(thread, ThreadState::kRunning, Known(thread), t));
     s.state = StateAfter(flags, row[kPrevState]);
     s.lost = s.state == ThreadState::kUnknown;
     s.outside = false;
@@ -285,12 +299,13 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
     const bool outside = flags & INGERO_NEXT_OUTSIDE;
     if (!outside) lives_->MarkInScope(thread);
     lives_->Seen(thread, Ns(t));
-    const State before = At(thread);
-    int64_t since = before.since;
-    ThreadState state = before.state;
+    State& s = At(thread);
+    const bool was_known = s.state != ThreadState::kUnknown;
+    int64_t since = s.since;
+    ThreadState state = s.state;
     if (outside) {
       state = ThreadState::kUnknown;
-    } else if (state == ThreadState::kUnknown && !before.lost) {
+    } else if (!was_known && !s.lost) {
       // Its first switch: it was asleep if something woke it.
       since = Known(thread);
       state = row[kWakeT] != 0 && !(flags & INGERO_WAKE_NEW)
@@ -307,13 +322,12 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
       }
       INGERO_RETURN_IF_ERROR(
           AddSpan(thread, ThreadState::kRunnable, wake, t));
-      if (before.state != ThreadState::kUnknown && t > since) {
+      if (was_known && t > since) {
         uint64_t& worst =
             Dirty(thread).sum[sched_summary_table::kWorstOffCpuNs];
         worst = std::max(worst, static_cast<uint64_t>(t - since));
       }
     }
-    State& s = At(thread);
     s.state = ThreadState::kRunning;
     s.lost = false;
     s.outside = outside;
@@ -390,20 +404,20 @@ class Chains {
     explained_ = explained;
     cpus_.clear();
   }
-  // The break before this row, if there is one.
-  Result<std::optional<Gap>> OnSwitch(std::span<const uint64_t> row,
-                                      uint32_t cpu, StoreWriter* writer) {
+  // *gap: the break before this row, if there is one.
+  Status OnSwitch(std::span<const uint64_t> row, uint32_t cpu,
+                  StoreWriter* writer, std::optional<Gap>* gap) {
     using namespace switch_table;
     const auto t = static_cast<int64_t>(row[kT]);
     if (cpu >= cpus_.size()) cpus_.resize(cpu + 1);
     Cpu& c = cpus_[cpu];
-    std::optional<Gap> gap;
+    gap->reset();
     // A thread that calls exec takes its process's pid without a switch.
     const bool exec = row[kPrevTid] == row[kPrevTgid] &&
                       row[kPrevTgid] == c.next_tgid && c.next_tid != 0;
     const bool left_out = row[kFlags] & INGERO_PREV_LEFT_OUT;
     if (c.seen && (left_out || (row[kPrevTid] != c.next_tid && !exec))) {
-      gap = Gap{c.next_tid, c.next_tgid, c.t};
+      *gap = Gap{c.next_tid, c.next_tgid, c.t};
       if (!left_out && !explained_ && !Lost(cpu, c.t, t) && !Lost(kAnyCpu, c.t, t)) {
         Unseen& u = unseen_[cpu];
         if (u.count != 0 && FloorSecond(u.last) != FloorSecond(t))
@@ -414,7 +428,7 @@ class Chains {
     }
     c = {true, static_cast<uint32_t>(row[kNextTid]),
          static_cast<uint32_t>(row[kNextTgid]), t};
-    return gap;
+    return {};
   }
   Status Finish(StoreWriter* writer) {
     for (auto& [cpu, unseen] : unseen_)
@@ -475,7 +489,8 @@ Status PutFrom(const std::string& block, const TableSchema& schema,
 }  // namespace
 
 Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
-                    StoreWriter* writer, Lives* lives, KernelFacts* facts,
+                    size_t decoders, StoreWriter* writer, Lives* lives,
+                    KernelFacts* facts,
                     const std::function<void(double, uint64_t)>& progress) {
   std::vector<BlockRef> switches, tasks;
   Chains chains;
@@ -594,10 +609,11 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     const Interval window{Ns(from[i]), always.end};
     RowCursor task_rows(task_table::kSchema, of_stream(tasks), window, read);
     RowCursor switch_rows(switch_table::kSchema, of_stream(switches), window,
-                          read);
+                          read, decoders);
     timelines.Open(
         std::max(from[i], streams[i]->span().begin.value));
     chains.Open(streams[i]->skipped_places() > 0);
+    std::optional<Chains::Gap> gap;
     bool have_task = task_rows.Next(), have_switch = switch_rows.Next();
     while (have_task || have_switch) {
       if (have_task &&
@@ -619,8 +635,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
       } else {
         const auto row = switch_rows.row();
         const auto cpu = static_cast<uint16_t>(switch_rows.owner());
-        INGERO_ASSIGN_OR_RETURN(const std::optional<Chains::Gap> gap,
-                                chains.OnSwitch(row, cpu, writer));
+        INGERO_RETURN_IF_ERROR(chains.OnSwitch(row, cpu, writer, &gap));
         if (gap && gap->tid != 0)
           timelines.Forget(
               lives->Current(gap->tid, gap->tgid, Ns(gap->since)), cpu,

@@ -4,7 +4,7 @@
 // keyframes, scheduling by second, and the switches that the kernel did not
 // show (breaks in a CPU's chain).
 //
-// Memory: one state a thread, one decoded block a CPU.
+// Memory: one state a thread, one decoded block a CPU and two a decoder.
 #ifndef INGERO_MERGE_KERNEL_INGEST_H_
 #define INGERO_MERGE_KERNEL_INGEST_H_
 
@@ -41,9 +41,11 @@ struct KernelFacts {
 };
 
 // `streams` by begin. Where two recorded the same time, the earlier counts.
-// progress: fraction done, rows so far.
+// decoders: threads that decode blocks ahead. progress: fraction done, rows so
+// far.
 Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
-                    StoreWriter* writer, Lives* lives, KernelFacts* facts,
+                    size_t decoders, StoreWriter* writer, Lives* lives,
+                    KernelFacts* facts,
                     const std::function<void(double, uint64_t)>& progress);
 
 }  // namespace ingero::merge

@@ -12,13 +12,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "analysis/attribution.h"
 #include "base/tables.h"
 #include "base/trace_dir.h"
+#include "merge/ahead.h"
+#include "merge/ahead_trace.h"
+#include "merge/block_queue.h"
 #include "merge/cuda_ingest.h"
 #include "merge/kernel_ingest.h"
 #include "merge/recordings.h"
@@ -50,10 +55,11 @@ std::string Demangle(const std::string& mangled) {
 // One merge per store. The lock dies with its holder.
 class StoreLock {
  public:
-  static Result<StoreLock> Take(const std::string& store) {
+  static Result<StoreLock> Take(const std::string& store, bool wait) {
     const std::string path = store + "/merge.lock";
     INGERO_ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDWR | O_CREAT, 0644));
-    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    while (flock(fd.get(), LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
+      if (errno == EINTR) continue;
       if (errno != EWOULDBLOCK) return Status::Errno("lock " + path, errno);
       return Status::Error(
           "another merge is writing " + store +
@@ -67,6 +73,28 @@ class StoreLock {
   Fd fd_;
 };
 
+// For RemoveUnfinishedStore(): a path, from when the file is made until it has
+// its name. One at a time.
+char g_unfinished[4096];
+std::atomic<bool> g_writing{false};
+
+class Unfinished {
+ public:
+  explicit Unfinished(const std::string& path) {
+    if (path.size() >= sizeof(g_unfinished) || g_writing) return;
+    std::memcpy(g_unfinished, path.c_str(), path.size() + 1);
+    g_writing = mine_ = true;
+  }
+  ~Unfinished() {
+    if (mine_) g_writing = false;
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+ private:
+  bool mine_ = false;
+};
+
 // Attribution's results, encoded, in a file of their own: the store cannot be
 // written while the attribution reads it.
 class ResultFile : public analysis::AttributionSink {
@@ -77,6 +105,14 @@ class ResultFile : public analysis::AttributionSink {
                             OpenFile(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
     // No name: gone with the process.
     if (unlink(path.c_str()) != 0) return Status::Errno("unlink " + path, errno);
+    INGERO_ASSIGN_OR_RETURN(
+        queue_, BlockQueue::Start(
+                    [this](const std::string& block) {
+                      size_ += block.size();
+                      return WriteAllAt(fd_.get(), block,
+                                        size_ - block.size());
+                    },
+                    [] { return Status(); }));
     return {};
   }
 
@@ -114,6 +150,7 @@ class ResultFile : public analysis::AttributionSink {
   Status CopyTo(StoreWriter* writer) {
     for (auto& [key, rows] : rows_) FlushRows(key.second, &rows);
     INGERO_RETURN_IF_ERROR(std::move(status_));
+    INGERO_RETURN_IF_ERROR(queue_->Flush());
     uint64_t at = 0;
     std::string block(sizeof(BlockPreamble), '\0');
     while (at < size_) {
@@ -139,23 +176,10 @@ class ResultFile : public analysis::AttributionSink {
     longest = std::max(longest, length);
     if (rows.size() >= kBlockRows) FlushRows(owner, &rows);
   }
+  // Results come in any order; in a block they are by time.
   void FlushRows(uint32_t owner, Rows* rows) {
-    if (rows->size() == 0 || !status_.ok()) return;
-    // Results come in any order; in a block they are by time.
-    std::vector<size_t> order(rows->size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return static_cast<int64_t>(rows->at(a, 0)) <
-             static_cast<int64_t>(rows->at(b, 0));
-    });
-    Rows sorted;
-    sorted.schema = rows->schema;
-    for (size_t r : order) sorted.Append(rows->row(r));
+    if (status_.ok()) status_ = queue_->PutRows(rows, owner, SortByTime);
     rows->Clear();
-    std::string block;
-    EncodeBlock(sorted, owner, &block);
-    status_ = WriteAllAt(fd_.get(), block, size_);
-    size_ += block.size();
   }
   Status ReadExactly(uint64_t at, std::string* to) {
     size_t done = 0;
@@ -175,6 +199,7 @@ class ResultFile : public analysis::AttributionSink {
   Status status_;
   std::map<std::pair<uint16_t, uint32_t>, Rows> rows_;
   std::map<std::string, int64_t> longest_;
+  std::unique_ptr<BlockQueue> queue_;  // last: its thread uses fd_ and size_
 };
 
 // Facts by name, in one block.
@@ -236,10 +261,21 @@ struct KernelInput {
   StreamInfo info;
 };
 
+// Where CPUs are many, decoding is no longer what the rest waits for.
+constexpr unsigned kMostDecoders = 4;
+
+size_t DecodersFor(const MergeOptions& options) {
+  if (options.decoders >= 0) return static_cast<size_t>(options.decoders);
+  const unsigned cpus = std::thread::hardware_concurrency();
+  return cpus < 2 ? 0 : std::min(cpus, kMostDecoders);
+}
+
 class Merger {
  public:
   Merger(const MergeOptions& options, const Recording& recording)
-      : options_(options), recording_(recording) {
+      : options_(options),
+        recording_(recording),
+        decoders_(DecodersFor(options)) {
     store_ = options.output.empty() ? recording.store_path : options.output;
     while (store_.size() > 1 && store_.back() == '/') store_.pop_back();
   }
@@ -265,6 +301,7 @@ class Merger {
 
   const MergeOptions& options_;
   const Recording& recording_;
+  const size_t decoders_;
   std::string store_;
   std::vector<CudaInput> cuda_;
   std::vector<KernelInput> kernel_;
@@ -280,35 +317,45 @@ class Merger {
 };
 
 Status Merger::ReadStreams() {
-  size_t done = 0;
-  for (const StreamInfo& info : recording_.streams) {
+  struct Opened {
+    Status status;
+    std::unique_ptr<KernelStream> kernel;
+    std::unique_ptr<CudaStream> cuda;
+  };
+  const std::vector<StreamInfo>& streams = recording_.streams;
+  const auto open = [](auto result, Opened* opened, auto* stream) {
+    opened->status = result.status();
+    if (result.ok()) *stream = std::move(*result);
+  };
+  Ahead<Opened> ahead(
+      std::min(decoders_, streams.size()), 2 * decoders_,
+      [&](uint64_t i, Opened* out) {
+        if (i >= streams.size()) return false;
+        *out = {};
+        const StreamInfo& info = streams[i];
+        if (!info.problem.empty())
+          out->status = Status::Error(info.problem);
+        else if (info.kernel)
+          open(KernelStream::Open(info.path, true), out, &out->kernel);
+        else
+          open(CudaStream::Open(info.path), out, &out->cuda);
+        return true;
+      });
+  for (size_t i = 0; i < streams.size(); ++i) {
     Report("reading streams",
-           static_cast<double>(done++) /
-               static_cast<double>(recording_.streams.size()),
-           0);
-    if (!info.problem.empty()) {
-      missing_.push_back("left out: " + info.problem);
-      continue;
-    }
+           static_cast<double>(i) / static_cast<double>(streams.size()), 0);
+    Opened* opened = ahead.Next();
     // One that can't be read any more does not keep the others out.
-    if (info.kernel) {
-      auto stream = KernelStream::Open(info.path, true);
-      if (!stream.ok()) {
-        missing_.push_back("left out: " + stream.status().message());
-        continue;
-      }
-      AddMissing((*stream)->damage());
-      kernel_.push_back({std::move(*stream), info});
+    if (!opened->status.ok()) {
+      missing_.push_back("left out: " + opened->status.message());
+    } else if (opened->kernel != nullptr) {
+      AddMissing(opened->kernel->damage());
+      kernel_.push_back({std::move(opened->kernel), streams[i]});
     } else {
-      auto stream = CudaStream::Open(info.path);
-      if (!stream.ok()) {
-        missing_.push_back("left out: " + stream.status().message());
-        continue;
-      }
-      AddMissing((*stream)->damage());
+      AddMissing(opened->cuda->damage());
       CudaInput input;
-      input.stream = std::move(*stream);
-      input.info = info;
+      input.stream = std::move(opened->cuda);
+      input.info = streams[i];
       cuda_.push_back(std::move(input));
     }
   }
@@ -371,7 +418,7 @@ Status Merger::WriteEvents(StoreWriter* writer) {
             });
   for (KernelInput& k : kernel_) kernel_streams_.push_back(std::move(k.stream));
   INGERO_RETURN_IF_ERROR(IngestKernel(
-      kernel_streams_, writer, &lives_, &kernel_facts_,
+      kernel_streams_, decoders_, writer, &lives_, &kernel_facts_,
       [&](double fraction, uint64_t rows) {
         Report("merging kernel events", fraction, rows);
       }));
@@ -719,7 +766,7 @@ Result<MergeSummary> Merger::Run() {
                          ": is a symbolic link; remove it, or name another "
                          "store with -o");
   GiveToOwner(store_);
-  INGERO_ASSIGN_OR_RETURN(StoreLock lock, StoreLock::Take(store_));
+  INGERO_ASSIGN_OR_RETURN(StoreLock lock, StoreLock::Take(store_, options_.wait));
   GiveToOwner(store_ + "/merge.lock");
   {
     INGERO_ASSIGN_OR_RETURN(auto merged, AlreadyMerged());
@@ -728,18 +775,29 @@ Result<MergeSummary> Merger::Run() {
 
   const std::string data = store_ + "/data.mdb";
   const std::string next = data + ".new";
+  const Unfinished unfinished(next);
   INGERO_ASSIGN_OR_RETURN(auto writer, StoreWriter::Create(next));
   INGERO_RETURN_IF_ERROR(WriteEvents(writer.get()));
   INGERO_RETURN_IF_ERROR(WriteDescription(writer.get()));
   INGERO_RETURN_IF_ERROR(writer->Flush());
   {
     INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(next, false));
+    reader->KeepBlocks();
     ResultFile results(*reader);
     INGERO_RETURN_IF_ERROR(results.Open(data + ".results"));
-    analysis::Attribute(*reader, &results, [&](double fraction) {
-      Report("attributing", fraction, calls_ + kernel_facts_.switches);
-    });
-    reader.reset();
+    AheadTrace trace(*reader);
+    analysis::AttributeOptions attribute;
+    if (decoders_ > 0)
+      attribute.will_read = [&](analysis::NextWanted next) {
+        trace.WillRead(std::move(next));
+      };
+    analysis::Attribute(
+        trace, &results,
+        [&](double fraction) {
+          Report("attributing", fraction, calls_ + kernel_facts_.switches);
+        },
+        attribute);
+
     INGERO_RETURN_IF_ERROR(results.CopyTo(writer.get()));
     Facts facts;
     for (const auto& [table, longest] : results.longest())
@@ -763,6 +821,10 @@ Result<MergeSummary> Merger::Run() {
 }
 
 }  // namespace
+
+void RemoveUnfinishedStore() {
+  if (g_writing) unlink(g_unfinished);
+}
 
 Result<MergeSummary> Merge(const MergeOptions& options) {
   return Merge(options, ListRecordings(options.dirs.empty() ? DefaultTraceDirs()

@@ -3,8 +3,14 @@
 // keeps the result in an LMDB store. Re-runnable: a second merge with nothing
 // new changes nothing; what is new is added.
 //
-// Threads: one merge per store at a time (a second waits or is told); readers
-// of the store are never disturbed. Errors: Status; damage in a stream is
+// Threads: one merge per store at a time (a second is told); readers of the
+// store are never disturbed. Besides the caller's there are some that decode and
+// one that writes.
+// Memory: under 512 MiB. A decoded block (0.6 MiB) for each CPU recorded and two
+// for each decoder; the switches and calls of one window of the attribution
+// (about 16,384 switches, or 0.2 s where more come in that time); 64 KiB for
+// each thread that makes calls at one time; an entry for each block of a stream
+// (200 bytes for 64 KiB) and for each process and thread that lived. Errors: Status; damage in a stream is
 // counted as a loss and reading goes on.
 #ifndef INGERO_MERGE_MERGE_H_
 #define INGERO_MERGE_MERGE_H_
@@ -60,6 +66,12 @@ struct MergeOptions {
   std::vector<std::string> dirs;  // empty: base/trace_dir.h DefaultTraceDirs()
   std::string output;             // "": the recording's own store_path
   std::string recording;          // id; "": the newest
+  // Threads that read and decode ahead of the one that merges. The store does
+  // not depend on it. -1: as many as the CPUs allow.
+  int decoders = -1;
+  // Where another merge is writing the same store: wait for it to end. Else
+  // that is an error.
+  bool wait = false;
   // stage is a short verb phrase ("reading streams"); fraction 0..1.
   std::function<void(const std::string& stage, double fraction,
                      uint64_t events)> progress;
@@ -79,6 +91,10 @@ Result<MergeSummary> Merge(const MergeOptions& options);
 // With what ListRecordings(options.dirs) gave.
 Result<MergeSummary> Merge(const MergeOptions& options,
                            const std::vector<Recording>& recordings);
+
+// Removes the file that a merge of this process is writing, if one is: for a
+// signal handler that then ends the process. Async-signal-safe.
+void RemoveUnfinishedStore();
 
 }  // namespace ingero::merge
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "merge/store.h"
 
-#include <blockingconcurrentqueue.h>
 #include <endian.h>
 #include <errno.h>
 #include <lmdb.h>
@@ -10,11 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <future>
-#include <semaphore>
-#include <thread>
 
 namespace ingero::merge {
 namespace {
@@ -130,36 +125,11 @@ struct StoreWriter::Env {
   }
 };
 
-struct StoreWriter::Item {
-  Rows rows;          // to be encoded, or
-  std::string block;  // encoded
-  uint32_t owner = 0;
-  std::promise<Status>* flushed = nullptr;  // commit all, then tell
-  bool stop = false;
-};
-
-struct StoreWriter::Queue {
-  static constexpr ptrdiff_t kMaxItems = 64;  // of about 1 MiB at most
-  moodycamel::BlockingConcurrentQueue<Item> items;
-  moodycamel::ConcurrentQueue<Rows> spares;
-  std::counting_semaphore<> room{kMaxItems};
-  std::atomic<bool> failed{false};
-  Status failure;  // written before `failed`
-  std::thread thread;
-};
-
 StoreWriter::StoreWriter(std::string path)
-    : path_(std::move(path)),
-      env_(std::make_unique<Env>()),
-      queue_(std::make_unique<Queue>()) {}
+    : path_(std::move(path)), env_(std::make_unique<Env>()) {}
 
 StoreWriter::~StoreWriter() {
-  if (queue_->thread.joinable()) {
-    Item stop;
-    stop.stop = true;
-    queue_->items.enqueue(std::move(stop));
-    queue_->thread.join();
-  }
+  queue_.reset();
   env_.reset();
   if (!finished_) unlink(path_.c_str());
 }
@@ -179,63 +149,21 @@ Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
                       MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS,
                       0644);
   if (rc != 0) return LmdbError("create", path, rc);
-  writer->queue_->thread = std::thread([w = writer.get()] { w->Run(); });
+  StoreWriter* w = writer.get();
+  INGERO_ASSIGN_OR_RETURN(
+      writer->queue_,
+      BlockQueue::Start([w](std::string b) { return w->AddToBatch(std::move(b)); },
+                        [w] { return w->Commit(); }));
   return writer;
 }
 
-Status StoreWriter::Push(Item item) {
-  queue_->room.acquire();
-  if (queue_->failed.load(std::memory_order_acquire)) {
-    queue_->room.release();
-    return queue_->failure;
-  }
-  queue_->items.enqueue(std::move(item));
-  return {};
-}
-
-void StoreWriter::Run() {
-  Item item;
-  while (true) {
-    queue_->items.wait_dequeue(item);
-    if (item.stop) return;
-    // After a failure the rest is only taken off the queue.
-    Status s = queue_->failed ? queue_->failure : Take(&item);
-    if (!s.ok() && !queue_->failed) {
-      queue_->failure = s;
-      queue_->failed.store(true, std::memory_order_release);
-    }
-    queue_->room.release();
-    if (item.flushed != nullptr) item.flushed->set_value(std::move(s));
-  }
-}
-
-Status StoreWriter::Take(Item* item) {
-  if (item->flushed != nullptr) return Commit();
-  if (item->rows.size() == 0) return AddToBatch(std::move(item->block));
-  std::string block;
-  EncodeBlock(item->rows, item->owner, &block);
-  item->rows.Clear();
-  queue_->spares.enqueue(std::move(item->rows));
-  return AddToBatch(std::move(block));
-}
-
 Status StoreWriter::PutBlock(std::string block) {
-  Item item;
-  item.block = std::move(block);
-  return Push(std::move(item));
+  return queue_->PutBlock(std::move(block));
 }
 
-Status StoreWriter::PutRows(Rows* rows, uint32_t owner) {
-  if (rows->size() == 0) return {};
-  Item item;
-  item.owner = owner;
-  item.rows.schema = rows->schema;
-  if (Rows spare; queue_->spares.try_dequeue(spare)) {
-    item.rows.values = std::move(spare.values);
-    item.rows.texts = std::move(spare.texts);
-  }
-  std::swap(item.rows, *rows);
-  return Push(std::move(item));
+Status StoreWriter::PutRows(Rows* rows, uint32_t owner,
+                            BlockQueue::Prepare prepare) {
+  return queue_->PutRows(rows, owner, prepare);
 }
 
 Status StoreWriter::AddToBatch(std::string block) {
@@ -297,13 +225,7 @@ Status StoreWriter::Commit() {
   return {};
 }
 
-Status StoreWriter::Flush() {
-  std::promise<Status> flushed;
-  Item item;
-  item.flushed = &flushed;
-  INGERO_RETURN_IF_ERROR(Push(std::move(item)));
-  return flushed.get_future().get();
-}
+Status StoreWriter::Flush() { return queue_->Flush(); }
 
 Status StoreWriter::Finish() {
   INGERO_RETURN_IF_ERROR(Flush());

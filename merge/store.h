@@ -29,6 +29,7 @@
 #include "base/block_codec.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "merge/block_queue.h"
 #include "merge/schema.h"
 
 namespace ingero::merge {
@@ -51,9 +52,8 @@ bool DecodeKey(std::string_view key, BlockRef* ref);
 // The data file of a store given as its folder or as the file itself.
 std::string StoreDataPath(const std::string& path);
 
-// Coding and committing is done by a thread of the writer, so that who decodes
-// streams and who writes the store use two cores. What waits between them is
-// bounded; emptied rows go back to the caller.
+// Coding and committing is done by a thread of the writer (BlockQueue), so that
+// who decodes streams and who writes the store use two cores.
 //
 // Threads: one caller. An error of the thread is returned by the next call.
 class StoreWriter {
@@ -67,7 +67,8 @@ class StoreWriter {
   // Queues an encoded block. Batches of kBatchBytes are one transaction.
   Status PutBlock(std::string block);
   // Queues rows to be encoded; no-op for no rows. *rows is empty afterwards.
-  Status PutRows(Rows* rows, uint32_t owner);
+  Status PutRows(Rows* rows, uint32_t owner,
+                 BlockQueue::Prepare prepare = nullptr);
   // Commits what is queued, and waits for it.
   Status Flush();
   // Flush, write everything to disk, close. The file stays at `path`.
@@ -78,20 +79,15 @@ class StoreWriter {
 
  private:
   struct Env;
-  struct Queue;
-  struct Item;
   explicit StoreWriter(std::string path);
-  Status Push(Item item);
   // Of the thread:
-  void Run();
-  Status Take(Item* item);
   Status AddToBatch(std::string block);
   Status Commit();
   Status Grow();
 
   std::string path_;
   std::unique_ptr<Env> env_;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<BlockQueue> queue_;
   bool finished_ = false;
   // Of the thread:
   std::vector<std::pair<std::string, std::string>> batch_;

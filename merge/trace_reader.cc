@@ -365,7 +365,8 @@ std::unique_ptr<RowCursor> TraceReader::Cursor(
       schema, std::vector<BlockRef>(blocks.begin(), blocks.end()), window,
       [file = file_.get()](const BlockRef& ref, std::string* bytes) {
         return file->Read(ref, bytes);
-      });
+      },
+      0, cache_.get());
 }
 
 // ---- TraceSource ----------------------------------------------------------
@@ -895,11 +896,11 @@ TraceFacts TraceReader::facts() const {
         "no traced process was found in the kernel stream: their threads' "
         "states are not known");
   for (std::string& line : StoredMissing()) f.missing.push_back(std::move(line));
-  if (unreadable_ > 0)
+  if (unreadable_blocks() > 0)
     f.missing.push_back(fmt::format(
         "{} blocks could not be read: the store was changed or cut meanwhile; "
         "results are incomplete",
-        unreadable_));
+        unreadable_blocks()));
   return f;
 }
 

@@ -2,11 +2,12 @@
 // The store as the analysis and the reports see it. merge/store_trace.h is the
 // public door; merge itself opens the file it is writing through this one.
 //
-// Threads: one. Memory: description tables, and per cursor the decoded blocks
+// Threads: one opens, any read. Memory: description tables, and per cursor the decoded blocks
 // that overlap at one moment.
 #ifndef INGERO_MERGE_TRACE_READER_H_
 #define INGERO_MERGE_TRACE_READER_H_
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -104,7 +105,9 @@ class TraceReader : public analysis::ReportSource,
   std::unique_ptr<RowCursor> Cursor(const TableSchema& schema,
                                     std::span<const BlockRef> blocks,
                                     Interval window) const;
-  uint64_t unreadable_blocks() const { return unreadable_; }  // so far
+  // Keeps decoded blocks of calls and switches that windows share.
+  void KeepBlocks() { cache_ = std::make_unique<BlockCache>(); }
+  uint64_t unreadable_blocks() const { return unreadable_.load(); }  // so far
   void NoteUnreadable(const RowCursor& cursor) const {
     unreadable_ += cursor.damaged().size();
   }
@@ -129,7 +132,8 @@ class TraceReader : public analysis::ReportSource,
   std::map<std::string, std::pair<int64_t, std::string>> facts_;
   IdTable by_host_tid_;
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_process_tid_;
-  mutable uint64_t unreadable_ = 0;
+  mutable std::atomic<uint64_t> unreadable_{0};
+  std::unique_ptr<BlockCache> cache_;
 };
 
 // As OpenStore() of store_trace.h, for who needs more than the analysis sees.
