@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 #include "base/text.h"
 #include "base/trace_dir.h"
@@ -16,13 +26,16 @@ namespace {
 constexpr const char* kHelp =
     "Join the streams of a recording (CUDA calls of each process, and the\n"
     "scheduler where ingero-kprobe ran) into a store for 'ingero explain'.\n"
-    "Running it again adds what is new; with nothing new it changes nothing.\n";
+    "Running it again adds what is new; with nothing new it changes nothing.\n"
+    "With --follow it does so until the recording ends: each merge makes a new\n"
+    "store file in the place of the old one, which who reads it keeps.\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  ingero merge                         the newest recording\n"
     "  ingero merge --dir /data/traces      streams that lie elsewhere\n"
     "  ingero merge --recording ID          an older one ('ingero list')\n"
+    "  ingero merge --follow                while it is recorded\n"
     "  ingero merge -o run1.store           then: ingero explain --db "
     "run1.store";
 
@@ -66,6 +79,30 @@ std::string Counted(const merge::MergeSummary& s) {
       FormatCounted(s.samples, "system sample", "system samples"));
 }
 
+// Ctrl-C ends a merge at once: the store stays as it was.
+void OnStop(int number) {
+  const int error = errno;
+  merge::RemoveUnfinishedStore();
+  constexpr char kSaid[] =
+      "\ningero merge: stopped; the store is as the last merge left it\n";
+  if (write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1) < 0) {
+    // Nobody listens.
+  }
+  errno = error;
+  raise(number);  // SA_RESETHAND: ends the process when this returns
+}
+
+void StopOnSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before{}, action{};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;  // as nohup wants it
+    action.sa_handler = OnStop;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(number, &action, nullptr);
+  }
+}
+
 void PrintSummary(const merge::MergeOptions& options,
                   const merge::MergeSummary& s, size_t unmerged,
                   const Io& io) {
@@ -97,9 +134,96 @@ void PrintSummary(const merge::MergeOptions& options,
 
 }  // namespace
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+// A merge reads all of the recording, so the longer one took the longer the
+// next one waits: it has at most a fifth of the time, at a low priority.
+constexpr double kLeastWaitSeconds = 1;
+constexpr double kWaitPerMergeSecond = 4;
+constexpr int kFollowNiceness = 10;
+
+std::string TimeOfDay() {
+  const time_t now = time(nullptr);
+  tm local{};
+  localtime_r(&now, &local);
+  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min,
+                     local.tm_sec);
+}
+
+Result<merge::MergeSummary> MergeWithProgress(
+    merge::MergeOptions options, const std::vector<merge::Recording>& recordings,
+    const Io& io) {
+  Progress progress(io);
+  options.progress = [&](const std::string& stage, double fraction,
+                         uint64_t events) {
+    progress.Update(stage, fraction, events);
+  };
+  return merge::Merge(options, recordings);
+}
+
+// Merges again and again until no writer of the recording is left.
+Result<merge::MergeSummary> Follow(merge::MergeOptions options, const Io& io) {
+  // What is recorded meanwhile has the CPUs first.
+  if (setpriority(PRIO_PROCESS, 0, kFollowNiceness) != 0) {
+    // Then at its usual one.
+  }
+  options.wait = true;
+  bool waiting = false;
+  while (true) {
+    const Clock::time_point begin = Clock::now();
+    std::vector<std::string> problems;
+    const std::vector<merge::Recording> recordings =
+        merge::ListRecordings(options.dirs, &problems);
+    if (recordings.empty()) {
+      if (!problems.empty())
+        return Status::Error(NothingToMerge(options, recordings, problems));
+      if (!std::exchange(waiting, true))
+        Write(io.err, fmt::format("{}  waiting for a recording in {}\n",
+                                  TimeOfDay(),
+                                  SanitizeForTerminal(Quoted(options.dirs))));
+      std::this_thread::sleep_for(std::chrono::duration<double>(
+          kLeastWaitSeconds));
+      continue;
+    }
+    if (options.recording.empty()) options.recording = recordings.back().id;
+    const auto followed = std::find_if(
+        recordings.begin(), recordings.end(),
+        [&](const merge::Recording& r) { return r.id == options.recording; });
+    const bool live =
+        followed != recordings.end() &&
+        std::any_of(followed->streams.begin(), followed->streams.end(),
+                    [](const merge::StreamInfo& s) { return s.live; });
+    Result<merge::MergeSummary> summary =
+        MergeWithProgress(options, recordings, io);
+    // What was not live when it was listed is in this store to its end.
+    if (!summary.ok() || !live) return summary;
+    const double took = SecondsSince(begin);
+    const double wait =
+        std::max(kLeastWaitSeconds, kWaitPerMergeSecond * took);
+    const uint64_t events = summary->calls + summary->switches +
+                            summary->tasks + summary->samples;
+    Write(io.err,
+          fmt::format("{}  {} new, {} in all; holds what was recorded until "
+                      "{:.1f} s ago; next merge in {:.0f} s\n",
+                      TimeOfDay(),
+                      FormatCounted(summary->added_events, "event", "events"),
+                      FormatCount(events), took, wait));
+    std::fflush(io.err);
+    std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+  }
+}
+
+}  // namespace
+
 int RunMerge(const Args& args, const Io& io) {
   merge::MergeOptions options;
-  bool strict = false;
+  bool strict = false, follow = false;
   CLI::App app(kHelp, "ingero merge");
   app.footer(kExamples);
   app.add_option("--dir", options.dirs,
@@ -113,6 +237,10 @@ int RunMerge(const Args& args, const Io& io) {
   app.add_option("--recording", options.recording,
                  "Which recording. Default: the newest")
       ->type_name("ID");
+  app.add_flag("--follow", follow,
+               "Merge again and again until all programs and\n"
+               "ingero-kprobe have ended, or Ctrl-C; at most a\n"
+               "fifth of the time is spent on it");
   app.add_flag("--strict", strict,
                "Exit with 3 where data were lost or a side was not\n"
                "recorded; notices do not count");
@@ -124,20 +252,17 @@ int RunMerge(const Args& args, const Io& io) {
   const std::vector<merge::Recording> recordings =
       merge::ListRecordings(options.dirs, &problems);
   if (std::string why = NothingToMerge(options, recordings, problems);
-      !why.empty()) {
+      !why.empty() && !(follow && recordings.empty() && problems.empty())) {
     PrintError(io, "merge", why);
     return kFailed;
   }
   size_t unmerged = 0;  // of the earlier ones
   for (size_t i = 0; i + 1 < recordings.size(); ++i)
     unmerged += !recordings[i].merged;
-  Progress progress(io);
-  options.progress = [&](const std::string& stage, double fraction,
-                         uint64_t events) {
-    progress.Update(stage, fraction, events);
-  };
-  Result<merge::MergeSummary> summary = merge::Merge(options, recordings);
-  progress.Finish();
+  StopOnSignals();
+  const Result<merge::MergeSummary> summary =
+      follow ? Follow(options, io)
+             : MergeWithProgress(options, recordings, io);
   if (!summary.ok()) {
     PrintError(io, "merge", summary.status().message());
     return kFailed;
