@@ -250,7 +250,6 @@ static __always_inline struct ingero_ring_task *reserve_task_event(void)
 
 	if (!cpu)
 		return NULL;
-	__sync_fetch_and_add(&cpu->tasks_seen, 1);
 	e = bpf_ringbuf_reserve(&task_ring, sizeof(*e), 0);
 	if (!e)
 		count_loss(cpu, INGERO_CPU_LOST_TASK, bpf_ktime_get_ns());

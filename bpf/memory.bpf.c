@@ -65,10 +65,11 @@ int BPF_PROG(on_mm_page_alloc, struct page *page, unsigned int order)
 		return 0;
 
 	/* Many pages without a switch: report them where they happen. The
-	 * switch tells them once more, for whom the running time matters. */
-	e = reserve_task_event();
+	 * switch tells them once more, for whom the running time matters: where
+	 * there is no room nothing is lost, and the next page tries again. */
+	e = bpf_ringbuf_reserve(&task_ring, sizeof(*e), 0);
 	if (!e)
-		return 0; /* they stay for the next record */
+		return 0;
 	fill_task(e, task, INGERO_TASK_EVENT_PAGES, NULL);
 	e->code = counts->pages - counts->flushed;
 	counts->flushed = counts->pages;

@@ -49,7 +49,6 @@ struct ingero_counts {
  */
 struct ingero_cpu_state {
 	__u64 switches_seen; /* recorded + lost (+ left out) = seen */
-	__u64 tasks_seen;    /* task events, likewise */
 	__u64 pages_seen;    /* allocations, likewise; with raw_pages */
 	/* The task_struct that the last switch here brought; 0 = none yet. */
 	__u64 running;
@@ -61,7 +60,7 @@ struct ingero_cpu_state {
 	__u64 left_out_ns;
 	__u32 tree_waiting;    /* threads of the tree that wait for this CPU */
 	__u32 running_in_tree; /* `running` is of the tree */
-	__u64 reserved[4];
+	__u64 reserved[5];
 };
 INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
 

@@ -24,6 +24,11 @@ uint64_t NowNs() {
          static_cast<uint64_t>(t.tv_nsec);
 }
 
+std::string KprobePath() {
+  const char* path = std::getenv("INGERO_KPROBE");
+  return path != nullptr ? path : INGERO_KPROBE;
+}
+
 std::string WhyNoCompanion() {
   if (geteuid() != 0) return "needs root (BPF)";
   if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
@@ -43,7 +48,7 @@ Companion::~Companion() {
 
 bool Companion::Start(std::vector<std::string> args, uid_t uid) {
   const std::string ready = dir_ + "/ready", words = dir_ + "/words";
-  args.insert(args.begin(), {INGERO_KPROBE, "--dir", dir_ + "/trace",
+  args.insert(args.begin(), {KprobePath(), "--dir", dir_ + "/trace",
                              "--ready-file", ready});
   unlink(ready.c_str());  // of one that was killed
   const uint64_t begin = NowNs();

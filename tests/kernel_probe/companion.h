@@ -13,6 +13,8 @@
 
 namespace ingero::test {
 
+// The companion that is tested: $INGERO_KPROBE, else the one built here.
+std::string KprobePath();
 // "" or why the companion cannot run here (for GTEST_SKIP).
 std::string WhyNoCompanion();
 

@@ -4,6 +4,7 @@
 // (CASES 33), survival of a kill.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/bpf.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -169,10 +171,10 @@ TEST_F(RecordTest, FilesBelongToTheFoldersOwnerAndPrivilegesAreDropped) {
 TEST_F(RecordTest, NobodyGetsOneTrueLine) {
   const pid_t probe = Fork([] {
     if (setuid(65534) != 0) return 1;
-    return access(INGERO_KPROBE, X_OK) == 0 ? 0 : 1;
+    return access(KprobePath().c_str(), X_OK) == 0 ? 0 : 1;
   });
   if (Wait(probe) != 0)
-    GTEST_SKIP() << "nobody cannot reach " << INGERO_KPROBE;
+    GTEST_SKIP() << "nobody cannot reach " << KprobePath();
   ASSERT_FALSE(companion_.Start({}, 65534));
   EXPECT_EQ(companion_.End(0), 1);
   const std::string said = companion_.said();
@@ -195,7 +197,7 @@ TEST_F(RecordTest, NeitherMemlockNorTracefsIsNeeded) {
     if (access("/sys/kernel/tracing/events", F_OK) == 0) return 92;
     const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
     dup2(fd, STDERR_FILENO);
-    execl(INGERO_KPROBE, INGERO_KPROBE, "--duration", "200ms", "--dir",
+    execl(KprobePath().c_str(), "ingero-kprobe", "--duration", "200ms", "--dir",
           (companion_.dir() + "/trace").c_str(), nullptr);
     return 98;
   });
@@ -215,7 +217,7 @@ TEST_F(RecordTest, HiddenTypeInformationIsNamed) {
       return 91;
     const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
     dup2(fd, STDERR_FILENO);
-    execl(INGERO_KPROBE, INGERO_KPROBE, "--duration", "200ms", "--dir",
+    execl(KprobePath().c_str(), "ingero-kprobe", "--duration", "200ms", "--dir",
           (companion_.dir() + "/trace").c_str(), nullptr);
     return 98;
   });
@@ -234,7 +236,7 @@ TEST_F(RecordTest, ASecondCompanionOnOneFolderIsRefused) {
   const pid_t second = Fork([&] {
     const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
     dup2(fd, STDERR_FILENO);
-    execl(INGERO_KPROBE, INGERO_KPROBE, "--quiet", "--dir",
+    execl(KprobePath().c_str(), "ingero-kprobe", "--quiet", "--dir",
           (companion_.dir() + "/trace").c_str(), nullptr);
     return 98;
   });
@@ -273,7 +275,7 @@ TEST_F(RecordTest, AReadyFileThatCannotBeMadeEndsTheStart) {
   const pid_t child = Fork([&] {
     const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
     dup2(fd, STDERR_FILENO);
-    execl(INGERO_KPROBE, INGERO_KPROBE, "--quiet", "--dir",
+    execl(KprobePath().c_str(), "ingero-kprobe", "--quiet", "--dir",
           (companion_.dir() + "/trace").c_str(), "--ready-file",
           "/does/not/exist/ready", nullptr);
     return 98;
@@ -331,51 +333,242 @@ pid_t PingPong(int cpu) {
   });
 }
 
+uint64_t KernelsSwitches() {
+  std::ifstream in("/proc/stat");
+  std::string key;
+  uint64_t value = 0;
+  while (in >> key)
+    if (key == "ctxt") {
+      in >> value;
+      break;
+    }
+  return value;
+}
+
+// How often the kernel ran, or skipped, the programs of a companion. Keeps
+// them, and with them their counters, until after its end.
+class ProgramRuns {
+ public:
+  // Before the companion starts: the kernel counts only while asked to.
+  ProgramRuns() {
+    bpf_attr attr{};
+    attr.enable_stats.type = BPF_STATS_RUN_TIME;
+    statistics_ = Fd(Bpf(BPF_ENABLE_STATS, &attr));
+  }
+  bool valid() const { return statistics_.valid(); }
+  void Take(pid_t companion) {
+    const std::string fds = "/proc/" + std::to_string(companion) + "/fdinfo";
+    std::set<uint32_t> ids;  // a link has its program's too
+    for (const auto& fd : std::filesystem::directory_iterator(fds)) {
+      std::ifstream in(fd.path());
+      std::string key;
+      while (in >> key)
+        if (key == "prog_id:") {
+          uint32_t id;
+          in >> id;
+          ids.insert(id);
+        }
+    }
+    for (const uint32_t id : ids) {
+      bpf_attr attr{};
+      attr.prog_id = id;
+      programs_.emplace_back(Bpf(BPF_PROG_GET_FD_BY_ID, &attr));
+    }
+  }
+  // Of all programs whose name, cut by the kernel, is this; "" = of all.
+  uint64_t Runs(const std::string& name) const {
+    return Sum(name, [](const bpf_prog_info& i) { return i.run_cnt; });
+  }
+  uint64_t Missed(const std::string& name) const {
+    return Sum(name, [](const bpf_prog_info& i) { return i.recursion_misses; });
+  }
+
+ private:
+  static int Bpf(int command, bpf_attr* attr) {
+    return static_cast<int>(syscall(SYS_bpf, command, attr, sizeof(*attr)));
+  }
+  template <typename F>
+  uint64_t Sum(const std::string& name, F of) const {
+    uint64_t sum = 0;
+    for (const Fd& program : programs_) {
+      bpf_prog_info info{};
+      bpf_attr attr{};
+      attr.info.bpf_fd = static_cast<uint32_t>(program.get());
+      attr.info.info_len = sizeof(info);
+      attr.info.info = reinterpret_cast<uint64_t>(&info);
+      EXPECT_EQ(Bpf(BPF_OBJ_GET_INFO_BY_FD, &attr), 0);
+      if (name.empty() || name.substr(0, sizeof(info.name) - 1) == info.name)
+        sum += of(info);
+    }
+    return sum;
+  }
+  Fd statistics_;
+  std::vector<Fd> programs_;
+};
+
+// Fresh pages and births, until killed.
+pid_t PagesAndBirths(int cpu) {
+  return Fork([cpu] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    PinToCpu(cpu);
+    constexpr size_t kBytes = 64 * 4096;
+    char* memory = static_cast<char*>(mmap(nullptr, kBytes,
+                                           PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (;;) {
+      for (size_t i = 0; i < kBytes; i += 4096)
+        static_cast<volatile char*>(memory)[i] = 1;
+      madvise(memory, kBytes, MADV_DONTNEED);
+      for (int i = 0; i < 20; ++i) std::thread([] {}).join();
+    }
+    return 0;
+  });
+}
+
+// At full speed on all CPUs, with the smallest buffer and the reader stopped
+// for two seconds. Alone on a larger machine:
+//   kernel_probe_record_test --gtest_filter='*WhatTheKernelSaw'
 TEST_F(RecordTest, RecordedPlusLostIsWhatTheKernelSaw) {
-  ASSERT_TRUE(companion_.Start({"--buffer", "4096"}));
-  const pid_t load = PingPong(1);
+  const int cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  ProgramRuns programs;
+  if (!programs.valid()) GTEST_SKIP() << "this kernel does not count runs";
+  const uint64_t before_start = KernelsSwitches();
+  ASSERT_TRUE(companion_.Start({"--buffer", "4096", "--pages", "raw"}));
+  programs.Take(companion_.pid());
+  const uint64_t after_start = KernelsSwitches();
+  std::vector<pid_t> load;
+  for (int cpu = 0; cpu < cpus; ++cpu) load.push_back(PingPong(cpu));
+  load.push_back(PagesAndBirths(cpus - 1));
   usleep(500'000);
   kill(companion_.pid(), SIGSTOP);
+  const uint64_t stopped_ns = NowNs(), at_stop = KernelsSwitches();
   usleep(2'000'000);
+  const double stop_seconds = static_cast<double>(NowNs() - stopped_ns) / 1e9;
+  const uint64_t while_stopped = KernelsSwitches() - at_stop;
   kill(companion_.pid(), SIGCONT);
   usleep(500'000);
-  kill(load, SIGKILL);
-  Wait(load);
+  for (const pid_t pid : load) {
+    kill(pid, SIGKILL);
+    Wait(pid);
+  }
+  const uint64_t before_end = KernelsSwitches();
   Finish();
+  const uint64_t after_end = KernelsSwitches();
+  std::printf("%.0f switches/s on %d CPUs while the reader was stopped, for "
+              "%.2f s\n",
+              static_cast<double>(while_stopped) / stop_seconds, cpus,
+              stop_seconds);
 
-  std::map<uint64_t, uint64_t> recorded, lost;
+  std::map<uint64_t, uint64_t> recorded, lost, seen_allocations;
+  std::map<uint64_t, uint64_t> lost_by_kind;
   std::map<uint64_t, std::vector<const R*>> by_cpu, ranges;
   for (const R& r : switches()) {
     ++recorded[r.owner];
     by_cpu[r.owner].push_back(&r);
   }
   for (const R& r : losses()) {
-    if (r[loss_table::kLoss] != INGERO_LOSS_SWITCH_RING_FULL &&
-        r[loss_table::kLoss] != INGERO_LOSS_WRITER_BEHIND)
-      continue;
+    lost_by_kind[r[loss_table::kLoss]] += r[loss_table::kCountLost];
+    EXPECT_LE(r[loss_table::kT], r[loss_table::kEndT]);
+    if (r[loss_table::kLoss] != INGERO_LOSS_SWITCH_RING_FULL) continue;
     lost[r.owner] += r[loss_table::kCountLost];
     ranges[r.owner].push_back(&r);
-    EXPECT_LE(r[loss_table::kT], r[loss_table::kEndT]);
   }
+  // The writer, which would lose rows of any kind, was never behind.
+  EXPECT_EQ(lost_by_kind[INGERO_LOSS_WRITER_BEHIND], 0u);
+  for (const R& r : samples())
+    if (r[sample_table::kMetric] ==
+        static_cast<uint64_t>(Metric::kAllocationsSeen))
+      seen_allocations[r[sample_table::kInstance]] = r[sample_table::kValue];
+
+  const auto tell = [&](const char* what, uint64_t rows, uint64_t lost_rows,
+                        const char* program) {
+    std::printf("%-12s %10lu recorded + %10lu lost = %10lu; the kernel ran the "
+                "program %lu times and skipped it %lu times\n",
+                what, rows, lost_rows, rows + lost_rows,
+                programs.Runs(program), programs.Missed(program));
+  };
   uint64_t total_seen = 0, total_lost = 0;
   for (const auto& [cpu, seen] : SwitchesSeen()) {
     EXPECT_EQ(recorded[cpu] + lost[cpu], seen) << "CPU " << cpu;
     total_seen += seen;
     total_lost += lost[cpu];
+    if (ranges[cpu].empty()) continue;
+    const R *longest = ranges[cpu][0];
+    for (const R* r : ranges[cpu])
+      if ((*r)[loss_table::kEndT] - (*r)[loss_table::kT] >
+          (*longest)[loss_table::kEndT] - (*longest)[loss_table::kT])
+        longest = r;
+    std::printf("CPU %-3lu lost %lu of %lu in %zu ranges, the longest %.3f to "
+                "%.3f s after the stop\n",
+                cpu, lost[cpu], seen, ranges[cpu].size(),
+                (static_cast<double>((*longest)[loss_table::kT]) -
+                 static_cast<double>(stopped_ns)) / 1e9,
+                (static_cast<double>((*longest)[loss_table::kEndT]) -
+                 static_cast<double>(stopped_ns)) / 1e9);
+    // The reader was stopped for two seconds, on this CPU too.
+    EXPECT_LT((*longest)[loss_table::kT], stopped_ns + 200'000'000) << cpu;
+    EXPECT_GT((*longest)[loss_table::kEndT], stopped_ns + 1'800'000'000) << cpu;
   }
+  tell("switches", switches().size(), total_lost, "on_sched_switch");
+  EXPECT_EQ(total_seen, programs.Runs("on_sched_switch"));
+  // The counter of /proc/stat, read a little earlier and later than the
+  // programs began and ended.
+  std::printf("/proc/stat: %lu while recording, %lu with start and end\n",
+              before_end - after_start, after_end - before_start);
+  const uint64_t told = total_seen + programs.Missed("on_sched_switch");
+  EXPECT_LE(told, after_end - before_start);
+  // Some sandboxes hide their init from BPF: its switches never show.
+  EXPECT_GE(static_cast<double>(told) * 1.001,
+            static_cast<double>(before_end - after_start));
+  EXPECT_EQ(lost_by_kind[INGERO_LOSS_BPF_MISSED], programs.Missed(""));
   EXPECT_GT(total_seen, 100'000u);
   EXPECT_GT(total_lost, total_seen / 2) << "the smallest buffer lost little?";
   EXPECT_TRUE(Contains(companion_.said(), "larger --buffer"));
 
+  const uint64_t allocations =
+      stream_.rows(allocation_table::kSchema).size() +
+      lost_by_kind[INGERO_LOSS_PAGE_RING_FULL];
+  tell("allocations", stream_.rows(allocation_table::kSchema).size(),
+       lost_by_kind[INGERO_LOSS_PAGE_RING_FULL], "on_mm_page_alloc");
+  uint64_t all_seen = 0;
+  for (const auto& [cpu, seen] : seen_allocations) all_seen += seen;
+  EXPECT_EQ(allocations, all_seen);
+  EXPECT_EQ(allocations, programs.Runs("on_mm_page_alloc"));
+  EXPECT_GT(lost_by_kind[INGERO_LOSS_PAGE_RING_FULL], 0u);
+
+  // Of a program's start a rename is no event of its own; and of its pages a
+  // thread that does not switch tells by steps, but where the ring is full.
+  const auto events = [&](uint64_t event) {
+    return static_cast<uint64_t>(
+        std::count_if(tasks().begin(), tasks().end(), [&](const R& r) {
+          return r[task_table::kEvent] == event;
+        }));
+  };
+  const uint64_t existing = events(INGERO_TASK_EVENT_EXISTING),
+                 page_steps = events(INGERO_TASK_EVENT_PAGES);
+  const uint64_t rows = tasks().size() - existing;
+  const uint64_t task_events = rows + lost_by_kind[INGERO_LOSS_TASK_RING_FULL];
+  uint64_t runs = 0;
+  for (const char* program : {"on_task_newtask", "on_sched_process_exit",
+                              "on_cgroup_attach_task", "on_mark_victim"})
+    runs += programs.Runs(program);  // ..._exec has the same name when cut
+  std::printf("%-12s %10lu recorded + %10lu lost = %10lu; births, starts, ends "
+              "and moves %lu, renames %lu, steps of pages %lu\n",
+              "task events", rows, lost_by_kind[INGERO_LOSS_TASK_RING_FULL],
+              task_events, runs, programs.Runs("on_task_rename"), page_steps);
+  EXPECT_GE(task_events, runs);
+  EXPECT_LE(task_events,
+            runs + programs.Runs("on_task_rename") + page_steps);
+  EXPECT_GT(lost_by_kind[INGERO_LOSS_TASK_RING_FULL], 0u);
+
   // Who comes in is who goes out next, unless a counted loss lies between.
   size_t gaps = 0;
-  for (const auto& [cpu, rows] : by_cpu) {
-    for (size_t i = 1; i < rows.size(); ++i) {
-      const R &a = *rows[i - 1], &b = *rows[i];
+  for (const auto& [cpu, rows_here] : by_cpu) {
+    for (size_t i = 1; i < rows_here.size(); ++i) {
+      const R &a = *rows_here[i - 1], &b = *rows_here[i];
       ASSERT_LE(a[switch_table::kT], b[switch_table::kT]);
       if (a[switch_table::kNextTid] == b[switch_table::kPrevTid]) continue;
-      // Some sandboxes hide their init from BPF: its switches never show.
-      if (a[switch_table::kNextTgid] == 1) continue;
+      if (a[switch_table::kNextTgid] == 1) continue;  // see above
       ++gaps;
       const bool explained = std::any_of(
           ranges[cpu].begin(), ranges[cpu].end(), [&](const R* range) {
@@ -546,25 +739,13 @@ TEST_F(RecordTest, ATreeByNameBeginsWhereAProcessTakesTheName) {
 }
 
 TEST_F(RecordTest, TheDefaultBufferLosesNothingAtFullSpeed) {
-  uint64_t ctxt_begin = 0, ctxt_end = 0;
-  const auto read_ctxt = [] {
-    std::ifstream in("/proc/stat");
-    std::string key;
-    uint64_t value = 0;
-    while (in >> key)
-      if (key == "ctxt") {
-        in >> value;
-        break;
-      }
-    return value;
-  };
   ASSERT_TRUE(companion_.Start());
-  ctxt_begin = read_ctxt();
+  const uint64_t ctxt_begin = KernelsSwitches();
   const pid_t load = PingPong(1);
   usleep(1'500'000);
   kill(load, SIGKILL);
   Wait(load);
-  ctxt_end = read_ctxt();
+  const uint64_t ctxt_end = KernelsSwitches();
   Finish();
   EXPECT_EQ(LostEvents(), 0u) << companion_.said();
   uint64_t seen = 0;
