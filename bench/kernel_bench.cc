@@ -7,15 +7,19 @@
 // Pipe ping-pong of two processes on the last CPU, and touching of fresh
 // pages, in windows of 60 ms that alternate between: no program, an empty one,
 // a bare 48-byte ring record, that and a look at the clock at each waking (the
-// least that knowing the waker needs), all of ours, and those with --pages raw.
+// least that knowing the waker needs), all of ours, and those with --tree where
+// the ping-pong is of the tree and where it is not, and with --pages raw.
 // CPU time, which other load on the machine changes less than time passed.
 // Medians of the differences to "none" of the same round; the last column is
-// the ratio to the bare record.
+// the ratio to the bare record. Then what the kernel itself measures: ns within
+// each program beyond those within an empty one, without what attaching one
+// costs; quiet, since nothing but the program's own runs counts.
 // --cpus: what ours add with a ping-pong on so many CPUs at once (CPU 0 reads);
 // budget: at most 1.2 times what they add on one.
 // cgroup: the folder of one to run in, as /sys/fs/cgroup/cpu/a/b; threads below
 // the root group cost more, since a CPU quota may hold them.
 // Budgets: ours at most 1.6x bare per switch; at most 30 ns a page.
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -28,20 +32,30 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "kernel_probe/loader.h"
+#include "kernel_probe/switch_ring.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using ingero::kernel_probe::Loader;
 constexpr auto kWindow = std::chrono::milliseconds(60);
+
+// Variants of the companion: as it is; the ping-pong of the tree that --tree
+// names; not of it; --pages raw.
+constexpr const char* kOurs[] = {"ours", "tree", "beside", "raw"};
+constexpr const char* kModes[] = {"none", "empty",  "bare", "waking", "ours",
+                                  "tree", "beside", "raw"};
 
 void Pin(int cpu) {
   cpu_set_t set;
@@ -121,26 +135,27 @@ double MeasureAll(std::vector<PingPong>* pairs) {
   return sum / static_cast<double>(ns.size());
 }
 
-// ns per fresh page.
+// ns per fresh page, with what returning it costs: always the same few pages,
+// which stay in the cache, so that no other's use of the memory shows.
 double TouchPages() {
-  constexpr size_t kPages = 8192;
+  constexpr size_t kBytes = 64 * 4096;
+  static char* const memory = [] {
+    void* m = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) Die("mmap");
+    madvise(m, kBytes, MADV_NOHUGEPAGE);
+    return static_cast<char*>(m);
+  }();
   long pages = 0;
-  double spent = 0;
+  const double from = CpuNs(CLOCK_THREAD_CPUTIME_ID);
   const auto begin = Clock::now();
   while (Clock::now() - begin < kWindow) {
-    char* memory = static_cast<char*>(
-        mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (memory == MAP_FAILED) Die("mmap");
-    madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
-    const double from = CpuNs(CLOCK_THREAD_CPUTIME_ID);
-    for (size_t i = 0; i < kPages; ++i)
-      static_cast<volatile char*>(memory)[i * 4096] = 1;
-    spent += CpuNs(CLOCK_THREAD_CPUTIME_ID) - from;
-    pages += kPages;
-    munmap(memory, kPages * 4096);
+    for (size_t i = 0; i < kBytes; i += 4096)
+      static_cast<volatile char*>(memory)[i] = 1;
+    madvise(memory, kBytes, MADV_DONTNEED);
+    pages += kBytes / 4096;
   }
-  return spent / static_cast<double>(pages);
+  return (CpuNs(CLOCK_THREAD_CPUTIME_ID) - from) / static_cast<double>(pages);
 }
 
 double Median(std::vector<double> v) {
@@ -149,6 +164,23 @@ double Median(std::vector<double> v) {
 }
 
 int Ignore(void*, void*, size_t) { return 0; }
+
+// What the kernel measured of a program.
+struct Within {
+  uint64_t runs = 0, run_ns = 0;
+  double ns() const {
+    return static_cast<double>(run_ns) /
+           static_cast<double>(std::max<uint64_t>(runs, 1));
+  }
+};
+
+Within Measured(const bpf_program* program) {
+  bpf_prog_info info{};
+  uint32_t size = sizeof(info);
+  if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) != 0)
+    Die("reading a program's statistics");
+  return {info.run_cnt, info.run_time_ns};
+}
 
 using Values = std::map<std::string, std::vector<double>>;
 
@@ -173,7 +205,7 @@ std::vector<int> ParseCpus(const char* text) {
 }
 
 // How what ours add grows with the number of CPUs that switch at once.
-int MeasureScaling(ingero::kernel_probe::Loader* loader,
+int MeasureScaling(Loader* loader,
                    const std::vector<int>& counts, int cpus, int rounds) {
   std::map<int, Values> ns;
   for (const int count : counts) {
@@ -229,17 +261,29 @@ int main(int argc, char** argv) {
   }
   setpriority(PRIO_PROCESS, 0, -20);
   const int cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  ingero::kernel_probe::LoaderOptions options;
-  options.ring_bytes = 16u << 20;
-  auto loader = ingero::kernel_probe::Loader::Load(options);
-  if (!loader.ok()) {
-    std::fprintf(stderr, "kernel_bench: %s\n",
-                 loader.status().message().c_str());
-    return 1;
+  // A process that is not ours, for a tree that the ping-pong is not of.
+  const pid_t bystander = fork();
+  if (bystander == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
   }
-  options.raw_pages = true;
-  auto raw = ingero::kernel_probe::Loader::Load(options);
-  if (!raw.ok()) Die("loading with --pages raw");
+  std::map<std::string, std::unique_ptr<Loader>> loaders;
+  for (const char* mode : kOurs) {
+    ingero::kernel_probe::LoaderOptions options;
+    options.ring_bytes = 16u << 20;
+    options.raw_pages = std::string(mode) == "raw";
+    if (std::string(mode) == "tree")
+      options.tree = {{static_cast<uint32_t>(getpid()), ""}};
+    if (std::string(mode) == "beside")
+      options.tree = {{static_cast<uint32_t>(bystander), ""}};
+    auto loader = Loader::Load(options);
+    if (!loader.ok()) {
+      std::fprintf(stderr, "kernel_bench: %s\n",
+                   loader.status().message().c_str());
+      return 1;
+    }
+    loaders[mode] = std::move(*loader);
+  }
   bpf_object* object = bpf_object__open_file(BENCH_OBJECT, nullptr);
   if (object == nullptr || bpf_object__load(object) != 0)
     Die("loading " BENCH_OBJECT);
@@ -252,61 +296,83 @@ int main(int argc, char** argv) {
       bpf_object__find_map_fd_by_name(object, "ring"), Ignore, nullptr,
       nullptr);
   if (rings == nullptr) Die("ring");
-  for (const auto* l : {&*loader, &*raw}) {
-    for (const int fd : (*l)->switch_ring_fds())
+  std::vector<ingero::kernel_probe::SwitchRing> switches;
+  for (const auto& [mode, l] : loaders) {
+    for (uint32_t cpu = 0; cpu < static_cast<uint32_t>(l->cpus()); ++cpu)
+      switches.emplace_back(l->switch_slots() + size_t{cpu} * l->ring_slots(),
+                            l->ring_slots(), l->cpu_states() + cpu);
+    for (const int fd : l->page_ring_fds())
       ring_buffer__add(rings, fd, Ignore, nullptr);
-    ring_buffer__add(rings, (*l)->task_ring_fd(), Ignore, nullptr);
+    ring_buffer__add(rings, l->task_ring_fd(), Ignore, nullptr);
   }
   std::atomic<bool> stop{false};
   std::thread reader([&] {
     Pin(0);
     while (!stop) {
       ring_buffer__consume(rings);
+      for (auto& ring : switches)
+        ring.Take([](const ingero_ring_switch&,
+                     const ingero_ring_switch_more&) {});
       usleep(5000);
     }
   });
 
   if (scaling) {
-    const int status = MeasureScaling(loader->get(), counts, cpus, rounds);
+    const int status =
+        MeasureScaling(loaders["ours"].get(), counts, cpus, rounds);
     stop = true;
     reader.join();
     return status;
   }
   PingPong ping_pong(cpus - 1);
   // Storage exists before the first switch, as in a recording.
-  if (!(*loader)->AttachTaskProbes().ok()) Die("attaching");
-  (*loader)->DumpTasks();
-  (*loader)->Detach();
-  if (!(*raw)->AttachTaskProbes().ok()) Die("attaching");
-  (*raw)->DumpTasks();
-  (*raw)->Detach();
+  for (const auto& [mode, loader] : loaders) {
+    if (!loader->AttachTaskProbes().ok()) Die("attaching");
+    loader->DumpTasks();
+    loader->Detach();
+  }
 
-  const std::vector<std::string> modes = {"none", "empty", "bare", "waking",
-                                          "ours", "raw"};
+  std::vector<bpf_link*> links;
+  const auto attach = [&](const std::string& mode) {
+    if (mode == "empty") {
+      links.push_back(bpf_program__attach(program("empty")));
+      links.push_back(bpf_program__attach(program("empty_page")));
+    } else if (mode == "bare") {
+      links.push_back(bpf_program__attach(program("bare")));
+    } else if (mode == "waking") {
+      links.push_back(bpf_program__attach(program("bare")));
+      links.push_back(bpf_program__attach(program("clock_only")));
+    } else if (const auto it = loaders.find(mode); it != loaders.end()) {
+      if (!it->second->AttachTaskProbes().ok() ||
+          !it->second->AttachScheduler().ok())
+        Die("attaching");
+    }
+  };
+  const auto detach = [&] {
+    for (bpf_link* link : links) bpf_link__destroy(link);
+    links.clear();
+    for (const auto& [mode, loader] : loaders) loader->Detach();
+  };
   Values switch_ns, page_ns;
   for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < modes.size(); ++i) {
+    for (size_t i = 0; i < std::size(kModes); ++i) {
       // Another order each round.
-      const std::string& mode = modes[(i + static_cast<size_t>(round)) % modes.size()];
-      std::vector<bpf_link*> links;
-      if (mode == "empty") {
-        links.push_back(bpf_program__attach(program("empty")));
-        links.push_back(bpf_program__attach(program("empty_page")));
-      } else if (mode == "bare") {
-        links.push_back(bpf_program__attach(program("bare")));
-      } else if (mode == "waking") {
-        links.push_back(bpf_program__attach(program("bare")));
-        links.push_back(bpf_program__attach(program("clock_only")));
-      } else if (mode == "ours" || mode == "raw") {
-        auto& ours = mode == "raw" ? *raw : *loader;
-        if (!ours->AttachTaskProbes().ok() || !ours->AttachScheduler().ok())
-          Die("attaching");
-      }
+      const std::string mode =
+          kModes[(i + static_cast<size_t>(round)) % std::size(kModes)];
+      attach(mode);
       switch_ns[mode].push_back(ping_pong.Measure());
       page_ns[mode].push_back(TouchPages());
-      for (bpf_link* link : links) bpf_link__destroy(link);
-      (*loader)->Detach();
-      (*raw)->Detach();
+      detach();
+    }
+  }
+  // Apart from these, since counting adds to each run.
+  const int statistics = bpf_enable_stats(BPF_STATS_RUN_TIME);
+  for (int round = 0; statistics >= 0 && round < rounds; ++round) {
+    for (const char* mode : kModes) {
+      attach(mode);
+      (void)ping_pong.Measure();
+      (void)TouchPages();
+      detach();
     }
   }
   stop = true;
@@ -318,9 +384,33 @@ int main(int argc, char** argv) {
   std::printf("page:   %.0f ns without a program\n", Median(page_ns["none"]));
   std::printf("%-6s %14s %12s %12s\n", "", "ns per switch", "ns per page",
               "x bare");
-  for (const char* mode : {"empty", "bare", "waking", "ours", "raw"})
-    std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, Added(switch_ns, mode),
-                Added(page_ns, mode), Added(switch_ns, mode) / bare);
+  for (const char* mode : kModes)
+    if (std::string(mode) != "none")
+      std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, Added(switch_ns, mode),
+                  Added(page_ns, mode), Added(switch_ns, mode) / bare);
+  if (statistics >= 0) {
+    std::printf("\nns within a program, beyond those within an empty one:\n"
+                "%-6s %14s %12s %12s\n", "", "sched_switch", "waking",
+                "page_alloc");
+    const Within empty = Measured(program("empty")),
+                 empty_page = Measured(program("empty_page"));
+    std::printf("%-6s %14.0f %12s %12.0f (as measured)\n", "empty", empty.ns(),
+                "", empty_page.ns());
+    std::printf("%-6s %14.0f %12.0f\n", "bare",
+                Measured(program("bare")).ns() - empty.ns(),
+                Measured(program("clock_only")).ns() - empty.ns());
+    for (const char* mode : kOurs) {
+      std::map<std::string, Within> by;
+      for (const auto& state : loaders[mode]->States())
+        by[state.tracepoint] = {state.runs, state.run_ns};
+      std::printf("%-6s %14.0f %12.0f %12.0f\n", mode,
+                  by["sched_switch"].ns() - empty.ns(),
+                  by["sched_waking"].ns() - empty.ns(),
+                  by["mm_page_alloc"].ns() - empty_page.ns());
+    }
+  }
+  kill(bystander, SIGKILL);
+  waitpid(bystander, nullptr, 0);
   ring_buffer__free(rings);
   bpf_object__close(object);
   return 0;

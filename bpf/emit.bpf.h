@@ -64,8 +64,23 @@ struct {
 	__type(value, struct ingero_cpu_state);
 } cpu_states SEC(".maps");
 
-/* One ring per CPU: a shared one costs 345 ns a switch at 2 CPUs, 3.9 us at
- * 15; its own 110-124 ns at any number. */
+/*
+ * Switches, mapped by the companion: config.ring_slots of each CPU in a row.
+ * One ring per CPU, since a shared one costs 345 ns a switch at 2 CPUs and 3.9
+ * us at 15; and not the kernel's ring buffer, whose lock and two atomic
+ * operations cost 40 ns a record: sched_switch holds the runqueue's lock with
+ * interrupts off, so a CPU has one writer at a time. max_entries: set while
+ * loading.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ingero_ring_switch);
+} switch_slots SEC(".maps");
+
+/* By CPU, with raw_pages only: allocations, which interrupts make too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -74,7 +89,7 @@ struct {
 		__uint(type, BPF_MAP_TYPE_RINGBUF);
 		__uint(max_entries, 4096);
 	});
-} switch_rings SEC(".maps");
+} page_rings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

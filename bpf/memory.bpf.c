@@ -13,7 +13,7 @@ static __always_inline void tell_allocation(struct ingero_cpu_state *here,
 					    struct task_struct *task, u32 order)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&switch_rings, &cpu);
+	void *ring = bpf_map_lookup_elem(&page_rings, &cpu);
 	u64 now = bpf_ktime_get_ns();
 	struct ingero_ring_pages *e;
 

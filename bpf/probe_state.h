@@ -48,19 +48,22 @@ struct ingero_counts {
  * sleep needs none.
  */
 struct ingero_cpu_state {
+	/* The first cache line is what each switch writes. */
 	__u64 switches_seen; /* recorded + lost (+ left out) = seen */
-	__u64 pages_seen;    /* allocations, likewise; with raw_pages */
+	__u64 head; /* slots of switches filled so far */
 	/* The task_struct that the last switch here brought; 0 = none yet. */
 	__u64 running;
 	struct ingero_counts counts; /* of `running` */
 	struct ingero_loss_counter lost[INGERO_CPU_LOST_MAX];
+	__u64 tail; /* slots that the companion has taken */
+	__u64 pages_seen; /* recorded + lost = seen; with raw_pages */
 	/* With --tree: recorded + lost + left out = seen. */
 	__u64 switches_left_out;
 	/* Of the last switch here, where that was left out; 0 = it was not. */
 	__u64 left_out_ns;
 	__u32 tree_waiting;    /* threads of the tree that wait for this CPU */
 	__u32 running_in_tree; /* `running` is of the tree */
-	__u64 reserved[5];
+	__u64 reserved[3];
 };
 INGERO_STATIC_ASSERT(sizeof(struct ingero_cpu_state) == 256, "cpu state");
 
@@ -104,6 +107,9 @@ struct ingero_probe_config {
 	/* How many of tree_root are valid; 0 = everybody is recorded. Read
 	 * without a cast, which takes the volatile away. */
 	__u32 tree_roots;
+	/* For switches, of each CPU; a power of two. */
+	__u32 ring_slots;
+	__u32 reserved;
 	struct ingero_tree_root tree_root[INGERO_MAX_TREE_ROOTS];
 };
 

@@ -7,6 +7,29 @@
  */
 #include "waking.bpf.h"
 
+/*
+ * Where this CPU's next slot but `ahead` is, or NULL where `ahead` + 1 slots
+ * are not free. It is the companion's once publish() has been called: x86
+ * keeps the order of stores.
+ */
+static __always_inline void *free_slot(struct ingero_cpu_state *here, u32 cpu,
+				       u32 ahead)
+{
+	u64 tail = *(volatile u64 *)&here->tail, at = here->head + ahead;
+	u32 slots = config.ring_slots, key;
+
+	if (at - tail >= slots)
+		return NULL;
+	key = cpu * slots + ((u32)at & (slots - 1));
+	return bpf_map_lookup_elem(&switch_slots, &key);
+}
+
+static __always_inline void publish(struct ingero_cpu_state *here, u32 slots)
+{
+	asm volatile("" ::: "memory");
+	*(volatile u64 *)&here->head += slots;
+}
+
 static __always_inline u32 task_state(struct task_struct *task)
 {
 	if (bpf_core_field_exists(struct task_struct___state, __state))
@@ -122,9 +145,9 @@ static __always_inline void begin_counts(struct ingero_counts *counts,
  */
 static __always_inline bool in_scope(struct ingero_cpu_state *here,
 				     struct task_struct *prev,
-				     struct ingero_task_state *n, void *ring,
-				     u32 state, struct ingero_task_state *p,
-				     u64 now, u32 cpu, u32 *flags)
+				     struct ingero_task_state *n, u32 state,
+				     struct ingero_task_state *p, u64 now,
+				     u32 cpu, u32 *flags)
 {
 	struct ingero_ring_switch *e;
 	bool was = here->running_in_tree, is = n && n->in_tree;
@@ -149,7 +172,7 @@ static __always_inline bool in_scope(struct ingero_cpu_state *here,
 	if (!here->left_out_ns)
 		return true;
 	here->switches_left_out--;
-	e = ring ? bpf_ringbuf_reserve(ring, sizeof(*e), 0) : NULL;
+	e = free_slot(here, cpu, 0);
 	if (!e) {
 		count_loss(here, INGERO_CPU_LOST_SWITCH, here->left_out_ns);
 	} else {
@@ -166,7 +189,7 @@ static __always_inline bool in_scope(struct ingero_cpu_state *here,
 		e->t_ns = here->left_out_ns;
 		e->next_tid = prev->pid;
 		e->next_tgid = prev->tgid;
-		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+		publish(here, 1);
 	}
 	here->left_out_ns = 0;
 	return true;
@@ -183,9 +206,9 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	struct ingero_counts *counts;
 	struct ingero_ring_switch *e;
 	u32 min_faults = 0, maj_faults = 0, kernel_us = 0, state, flags = 0;
+	u32 slots = 1;
 	u64 throttled_ns;
 	bool told = true;
-	void *ring;
 
 	here = bpf_map_lookup_elem(&cpu_states, &cpu);
 	if (!here)
@@ -218,10 +241,8 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	}
 	if (next->pid)
 		n = task_storage(next);
-	ring = bpf_map_lookup_elem(&switch_rings, &cpu);
 	if (config.tree_roots)
-		told = in_scope(here, prev, n, ring, state, p, now, cpu,
-				&flags);
+		told = in_scope(here, prev, n, state, p, now, cpu, &flags);
 	here->running = (u64)next;
 	if (!told) {
 		/* Counts of others than the tree's are not kept: only what
@@ -242,29 +263,23 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	}
 	throttled_ns = n ? throttled_since(n, next) : 0;
 
-	if (!ring) {
-		e = NULL;
-	} else if (counts->pages | min_faults | maj_faults | kernel_us |
-		   throttled_ns) {
-		/* large_allocs are among the pages. */
-		struct ingero_ring_switch_more *more =
-			bpf_ringbuf_reserve(ring, sizeof(*more), 0);
+	e = free_slot(here, cpu, 0);
+	/* large_allocs are among the pages. */
+	if (e && (counts->pages | min_faults | maj_faults | kernel_us |
+		  throttled_ns)) {
+		struct ingero_ring_switch_more *more = free_slot(here, cpu, 1);
 
-		e = &more->s;
+		slots = 2;
 		if (more) {
-			e->kind = INGERO_RING_SWITCH_MORE;
 			more->prev_pages = counts->pages;
 			more->prev_large_allocs = counts->large_allocs;
 			more->prev_min_faults = min_faults;
 			more->prev_maj_faults = maj_faults;
 			more->prev_kernel_us = kernel_us;
-			more->reserved = 0;
 			more->next_throttled_ns = throttled_ns;
+		} else {
+			e = NULL;
 		}
-	} else {
-		e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
-		if (e)
-			e->kind = INGERO_RING_SWITCH;
 	}
 	if (!e) {
 		count_loss(here, INGERO_CPU_LOST_SWITCH, now);
@@ -286,6 +301,7 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 	}
 	begin_counts(counts, next, n);
 
+	e->kind = slots == 1 ? INGERO_RING_SWITCH : INGERO_RING_SWITCH_MORE;
 	e->cpu = cpu;
 	e->t_ns = now;
 	e->prev_tid = prev->pid;
@@ -321,8 +337,8 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev,
 		n->left_runnable = 0;
 	}
 	e->flags = flags;
-	/* A wake-up of the reader costs 1-2 us a switch; it polls. */
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	/* Nobody is woken, which would cost 1-2 us a switch: the reader polls. */
+	publish(here, slots);
 	return 0;
 }
 

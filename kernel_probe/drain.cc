@@ -7,18 +7,10 @@
 #include <cerrno>
 
 namespace ingero::kernel_probe {
-namespace {
 
-constexpr double kRingRecordBytes = 8 + sizeof(ingero_ring_switch_more);
-
-}  // namespace
-
-void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
-  const ingero_ring_switch_more none{};
-  const auto& more =
-      e.kind == INGERO_RING_SWITCH_MORE
-          ? reinterpret_cast<const ingero_ring_switch_more&>(e)
-          : none;
+void AppendSwitch(const ingero_ring_switch& e,
+                  const ingero_ring_switch_more& more,
+                  std::vector<uint64_t>* values) {
   // In the order of switch_table::Col.
   const uint64_t row[] = {e.t_ns,
                           e.prev_tid,
@@ -44,25 +36,30 @@ void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values) {
 }
 
 Result<std::unique_ptr<Drain>> Drain::Make(
-    const std::vector<int>& ring_fds, int task_ring_fd, uint64_t ring_bytes,
-    StreamWriter* writer, std::function<void(const ingero_ring_task&)> on_task,
+    const Loader& loader, StreamWriter* writer,
+    std::function<void(const ingero_ring_task&)> on_task,
     std::function<void(const Loss&)> on_loss) {
   std::unique_ptr<Drain> d(new Drain);
   d->writer_ = writer;
   d->on_task_ = std::move(on_task);
   d->on_loss_ = std::move(on_loss);
-  d->ring_records_ = static_cast<double>(ring_bytes) / kRingRecordBytes;
-  d->cpus_.resize(ring_fds.size());
-  d->rings_ = ring_buffer__new(task_ring_fd, OnTask, d.get(), nullptr);
+  const uint32_t slots = loader.ring_slots();
+  d->ring_slots_ = slots;
+  const auto cpus = static_cast<uint32_t>(loader.cpus());
+  d->cpus_.reserve(cpus);  // rings point to them
+  d->rings_ = ring_buffer__new(loader.task_ring_fd(), OnTask, d.get(), nullptr);
   if (d->rings_ == nullptr) return Status::Errno("mapping a ring", errno);
-  for (uint32_t cpu = 0; cpu < ring_fds.size(); ++cpu) {
-    Cpu& c = d->cpus_[cpu];
-    c.drain = d.get();
-    c.cpu = cpu;
+  for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
+    Cpu& c = d->cpus_.emplace_back(
+        Cpu{d.get(), cpu,
+            SwitchRing(loader.switch_slots() + size_t{cpu} * slots, slots,
+                       loader.cpu_states() + cpu),
+            {}, {}});
     c.rows.schema = &switch_table::kSchema;
     c.allocations.schema = &allocation_table::kSchema;
-    if (const int error =
-            ring_buffer__add(d->rings_, ring_fds[cpu], OnSwitch, &c))
+    if (loader.page_ring_fds().empty()) continue;
+    if (const int error = ring_buffer__add(
+            d->rings_, loader.page_ring_fds()[cpu], OnPages, &c))
       return Status::Errno("mapping a ring", -error);
   }
   return d;
@@ -70,27 +67,16 @@ Result<std::unique_ptr<Drain>> Drain::Make(
 
 Drain::~Drain() { ring_buffer__free(rings_); }
 
-int Drain::OnSwitch(void* context, void* data, size_t) {
-  Cpu& c = *static_cast<Cpu*>(context);
-  if (*static_cast<const uint8_t*>(data) == INGERO_RING_PAGES) {
-    c.drain->OnPages(&c, *static_cast<const ingero_ring_pages*>(data));
-    return 0;
-  }
-  AppendSwitch(*static_cast<const ingero_ring_switch*>(data), &c.rows.values);
-  ++c.taken;
-  if (c.rows.values.size() >= kBlockRows * switch_table::kCount)
-    c.drain->HandOver(&c, &c.rows);
-  return 0;
-}
-
 int Drain::OnTask(void* context, void* data, size_t) {
   static_cast<Drain*>(context)->on_task_(
       *static_cast<const ingero_ring_task*>(data));
   return 0;
 }
 
-void Drain::OnPages(Cpu* c, const ingero_ring_pages& e) {
-  Rows& rows = c->allocations;
+int Drain::OnPages(void* context, void* data, size_t) {
+  Cpu& c = *static_cast<Cpu*>(context);
+  const auto& e = *static_cast<const ingero_ring_pages*>(data);
+  Rows& rows = c.allocations;
   // One in an interrupt, between another's time and its place in the ring.
   const uint64_t before = rows.size() == 0 ? 0 : rows.at(rows.size() - 1, 0);
   // In the order of allocation_table::Col.
@@ -98,9 +84,10 @@ void Drain::OnPages(Cpu* c, const ingero_ring_pages& e) {
                           e.order};
   static_assert(std::size(row) == allocation_table::kCount);
   rows.values.insert(rows.values.end(), std::begin(row), std::end(row));
-  ++c->taken;
+  ++c.allocations_taken;
   if (rows.values.size() >= kBlockRows * allocation_table::kCount)
-    HandOver(c, &rows);
+    c.drain->HandOver(&c, &rows);
+  return 0;
 }
 
 void Drain::HandOver(Cpu* c, Rows* rows) {
@@ -121,12 +108,21 @@ void Drain::HandOver(Cpu* c, Rows* rows) {
 
 double Drain::Consume() {
   ring_buffer__consume(rings_);
-  uint64_t most = 0;
+  double fullest = 0;
   for (Cpu& c : cpus_) {
-    most = std::max(most, c.taken);
-    c.taken = 0;
+    const uint32_t slots = c.ring.Take(
+        [&](const ingero_ring_switch& e, const ingero_ring_switch_more& more) {
+          AppendSwitch(e, more, &c.rows.values);
+          if (c.rows.values.size() >= kBlockRows * switch_table::kCount)
+            HandOver(&c, &c.rows);
+        });
+    // An allocation takes half as much of its ring as a switch of its.
+    fullest = std::max(
+        {fullest, slots / ring_slots_,
+         static_cast<double>(c.allocations_taken) / 2 / ring_slots_});
+    c.allocations_taken = 0;
   }
-  return static_cast<double>(most) / ring_records_;
+  return fullest;
 }
 
 void Drain::Flush() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empties the ring buffers: switches and allocations become rows per CPU, task events go to a
-// callback. No system call per record, no wait, no disk.
+// Empties the rings: switches and allocations become rows per CPU, task events
+// go to a callback. No system call per record, no wait, no disk.
 //
 // Threads:    one.
 // Invariants: recorded() + dropped() = records taken from the rings.
@@ -14,8 +14,10 @@
 
 #include "base/status.h"
 #include "base/tables.h"
+#include "kernel_probe/loader.h"
 #include "kernel_probe/losses.h"
 #include "kernel_probe/stream_writer.h"
+#include "kernel_probe/switch_ring.h"
 #include "wire/wire.h"
 
 struct ring_buffer;
@@ -23,16 +25,17 @@ struct ring_buffer;
 namespace ingero::kernel_probe {
 
 // A switch as its row of switch_table.
-void AppendSwitch(const ingero_ring_switch& e, std::vector<uint64_t>* values);
+void AppendSwitch(const ingero_ring_switch& e,
+                  const ingero_ring_switch_more& more,
+                  std::vector<uint64_t>* values);
 
 class Drain {
  public:
   static constexpr size_t kBlockRows = 4096;
 
-  // ring_fds: by CPU. The fds and *writer must outlive this.
+  // `loader` and *writer must outlive this.
   static Result<std::unique_ptr<Drain>> Make(
-      const std::vector<int>& ring_fds, int task_ring_fd, uint64_t ring_bytes,
-      StreamWriter* writer,
+      const Loader& loader, StreamWriter* writer,
       std::function<void(const ingero_ring_task&)> on_task,
       std::function<void(const Loss&)> on_loss);
   ~Drain();
@@ -50,13 +53,13 @@ class Drain {
   struct Cpu {
     Drain* drain;
     uint32_t cpu;
+    SwitchRing ring;
     Rows rows, allocations;
-    uint64_t taken = 0;  // within one Consume()
+    uint64_t allocations_taken = 0;  // within one Consume()
   };
   Drain() = default;
-  static int OnSwitch(void* cpu, void* data, size_t size);
+  static int OnPages(void* cpu, void* data, size_t size);
   static int OnTask(void* drain, void* data, size_t size);
-  void OnPages(Cpu* cpu, const ingero_ring_pages& e);
   // `rows`: one of the CPU's.
   void HandOver(Cpu* cpu, Rows* rows);
 
@@ -65,7 +68,7 @@ class Drain {
   std::function<void(const Loss&)> on_loss_;
   ring_buffer* rings_ = nullptr;
   std::vector<Cpu> cpus_;
-  double ring_records_ = 1;
+  double ring_slots_ = 1;
   uint64_t recorded_ = 0, dropped_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "bpf/objects.h"
 
 namespace ingero::kernel_probe {
@@ -262,10 +263,19 @@ Status Loader::MakeMaps(const LoaderOptions& options) {
   bpf_object__for_each_program(program, maps_)
       bpf_program__set_autoload(program, false);
   bpf_map* states = bpf_object__find_map_by_name(maps_, "cpu_states");
-  bpf_map* rings = bpf_object__find_map_by_name(maps_, "switch_rings");
+  bpf_map* slots = bpf_object__find_map_by_name(maps_, "switch_slots");
+  bpf_map* rings = bpf_object__find_map_by_name(maps_, "page_rings");
   bpf_map* tasks = bpf_object__find_map_by_name(maps_, "task_ring");
   const auto cpus = static_cast<uint32_t>(cpus_);
+  const uint64_t all_slots =
+      cpus * (options.ring_bytes / sizeof(ingero_ring_switch));
+  if (all_slots > UINT32_MAX)
+    return Status::Error("--buffer " + FormatBytes(options.ring_bytes) +
+                         " for each of " + std::to_string(cpus) +
+                         " CPUs is too much; use a smaller one");
+  config_.ring_slots = static_cast<uint32_t>(all_slots / cpus);
   bpf_map__set_max_entries(states, cpus);
+  bpf_map__set_max_entries(slots, static_cast<uint32_t>(all_slots));
   bpf_map__set_max_entries(rings, cpus);
   bpf_map__set_max_entries(tasks, static_cast<uint32_t>(std::max(
                                       options.ring_bytes, kMinTaskRingBytes)));
@@ -281,15 +291,15 @@ Status Loader::MakeMaps(const LoaderOptions& options) {
                            "or raise the memory limit");
     return Status::Error("making BPF maps: " + Reason(-error));
   }
-  for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
-    const int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "switch_ring", 0, 0,
+  for (uint32_t cpu = 0; options.raw_pages && cpu < cpus; ++cpu) {
+    const int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "page_ring", 0, 0,
                                   static_cast<uint32_t>(options.ring_bytes),
                                   nullptr);
     if (fd < 0)
       return Status::Errno("making the ring buffer of CPU " +
                                std::to_string(cpu) + " (smaller --buffer?)",
                            errno);
-    ring_fds_.push_back(fd);
+    page_ring_fds_.push_back(fd);
     if (bpf_map_update_elem(bpf_map__fd(rings), &cpu, &fd, 0) != 0)
       return Status::Errno("placing the ring buffer of a CPU", errno);
   }
@@ -301,6 +311,11 @@ Status Loader::MakeMaps(const LoaderOptions& options) {
                       MAP_SHARED, bpf_map__fd(states), 0);
   if (mapped == MAP_FAILED) return Status::Errno("mapping counters", errno);
   cpu_states_ = static_cast<ingero_cpu_state*>(mapped);
+  switch_slots_bytes_ = cpus * options.ring_bytes;
+  mapped = mmap(nullptr, switch_slots_bytes_, PROT_READ, MAP_SHARED,
+                bpf_map__fd(slots), 0);
+  if (mapped == MAP_FAILED) return Status::Errno("mapping the buffer", errno);
+  switch_slots_ = static_cast<const ingero_ring_switch*>(mapped);
   return {};
 }
 
@@ -471,7 +486,10 @@ Loader::Loader() = default;
 Loader::~Loader() {
   Detach();
   for (const Loaded& l : loaded_) bpf_object__close(l.object);
-  for (const int fd : ring_fds_) close(fd);
+  for (const int fd : page_ring_fds_) close(fd);
+  if (switch_slots_ != nullptr)
+    munmap(const_cast<ingero_ring_switch*>(switch_slots_),
+           switch_slots_bytes_);
   if (cpu_states_ != nullptr) munmap(cpu_states_, cpu_states_bytes_);
   bpf_object__close(maps_);
 }

@@ -45,7 +45,8 @@ struct ExtraProbe {
 };
 
 struct LoaderOptions {
-  uint64_t ring_bytes = 0;  // per CPU; a power of two, at least a page
+  uint64_t ring_bytes = 0;  // per CPU, and kind with raw_pages; a power of
+                            // two, at least a page
   bool raw_pages = false;   // each allocation of pages a record of its own
   std::vector<TreeRoot> tree;  // empty: everybody; at most
                                // INGERO_MAX_TREE_ROOTS
@@ -83,15 +84,20 @@ class Loader {
   void Detach();
 
   int cpus() const { return cpus_; }
-  // By CPU number.
-  const std::vector<int>& switch_ring_fds() const { return ring_fds_; }
+  // Slots for switches, ring_slots() of each CPU in a row, mapped; their heads
+  // and tails are in cpu_states().
+  const ingero_ring_switch* switch_slots() const { return switch_slots_; }
+  uint32_t ring_slots() const { return config_.ring_slots; }
+  // Of allocations, by CPU; none without raw_pages.
+  const std::vector<int>& page_ring_fds() const { return page_ring_fds_; }
   int task_ring_fd() const { return task_ring_fd_; }
   // enum ingero_throttle_clock.
   uint32_t throttle_clock() const { return config_.throttle_clock; }
   // Bits by enum ingero_task_event: RECLAIM, COMPACTION, as far as their
   // probes are attached.
   uint32_t MemoryStalls() const;
-  // Counters of all CPUs, mapped; the companion writes `reported` only.
+  // Counters of all CPUs, mapped; the companion writes `reported` and `tail`
+  // only.
   ingero_cpu_state* cpu_states() const { return cpu_states_; }
   // Runs of our programs that the kernel skipped so far.
   uint64_t MissedRuns() const;
@@ -123,8 +129,10 @@ class Loader {
   std::vector<Probe> probes_;  // in the order in which they are attached
   std::vector<Loaded> loaded_;
   std::vector<std::string> skipped_;  // by probe
-  std::vector<int> ring_fds_;
+  std::vector<int> page_ring_fds_;
   int task_ring_fd_ = -1;
+  const ingero_ring_switch* switch_slots_ = nullptr;
+  size_t switch_slots_bytes_ = 0;
   ingero_cpu_state* cpu_states_ = nullptr;
   size_t cpu_states_bytes_ = 0;
 };

@@ -189,8 +189,7 @@ Status Recorder::Start() {
   INGERO_ASSIGN_OR_RETURN(
       drain_,
       Drain::Make(
-          loader_->switch_ring_fds(), loader_->task_ring_fd(),
-          options_.ring_bytes, writer_.get(),
+          *loader_, writer_.get(),
           [this](const ingero_ring_task& e) { OnTask(e); },
           [this](const Loss& loss) { losses_.Add(loss); }));
   const ingero_stream_header header = MakeStreamHeader();
@@ -270,8 +269,8 @@ void Recorder::PollLosses() {
 }
 
 void Recorder::Loop() {
-  const double ring_records = static_cast<double>(options_.ring_bytes) /
-                              (8 + sizeof(ingero_ring_switch_more));
+  // Of two slots each at the worst.
+  const double ring_records = loader_->ring_slots() / 2.0;
   const auto max_poll_ns = std::clamp(
       static_cast<uint64_t>(ring_records / kFastestSwitchesPerNs / 2),
       kMinPollNs, kMaxPollNs);

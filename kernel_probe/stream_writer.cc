@@ -19,8 +19,9 @@
 namespace ingero::kernel_probe {
 namespace {
 
-// A buffer that grew beyond this is not kept.
-constexpr size_t kMaxSpareValues = 1 << 18;
+// A buffer that grew beyond this is not kept, and no more than so many: what a
+// burst took is given back after it.
+constexpr size_t kMaxSpareValues = 1 << 18, kMaxSpares = 32;
 
 uint64_t BytesOf(const Rows& rows) {
   uint64_t bytes = rows.values.size() * sizeof(uint64_t);
@@ -117,7 +118,8 @@ void StreamWriter::Run() {
     }
     queued_bytes_ -= BytesOf(block.rows);
     if (block.rows.size() > 0) Write(block);
-    if (block.rows.values.capacity() <= kMaxSpareValues)
+    if (block.rows.values.capacity() <= kMaxSpareValues &&
+        spares_.size_approx() < kMaxSpares)
       spares_.enqueue(std::move(block.rows));
   }
   if (failed_unreported_ > 0) {

@@ -526,7 +526,7 @@ struct ingero_nvtx_name {
 	/* text, NUL-terminated, padded to 8 */
 };
 
-/* ---- kernel ring buffer events (BPF to companion, never on disk) -------- */
+/* ---- kernel events (BPF to companion through rings, never on disk) ------ */
 
 enum ingero_ring_kind {
 	INGERO_RING_SWITCH = 1,
@@ -586,11 +586,11 @@ struct ingero_ring_switch {
 };
 
 /*
- * The same with what most switches have none of. Counters are what `prev`
- * accrued since its previous switch-out.
+ * Follows a switch of kind INGERO_RING_SWITCH_MORE, in a slot of its own: what
+ * most switches have none of. Counters are what `prev` accrued since its
+ * previous switch-out.
  */
 struct ingero_ring_switch_more {
-	struct ingero_ring_switch s; /* kind = INGERO_RING_SWITCH_MORE */
 	__u32 prev_pages; /* pages allocated (order expanded), with those that
 			   * PAGES events told before */
 	__u32 prev_large_allocs; /* allocations of order >= 4 */
@@ -601,6 +601,7 @@ struct ingero_ring_switch_more {
 	__u32 reserved;
 	__u64 next_throttled_ns; /* of the time that next was runnable just
 				  * now: its cgroup was out of CPU quota */
+	__u64 unused[4];
 };
 
 /* One allocation of pages, where each is asked for (--pages raw). */
@@ -666,7 +667,7 @@ INGERO_STATIC_ASSERT(sizeof(struct ingero_call) == 24, "call record");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_block_header) == 128, "block header");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_stream_header) <= INGERO_HEADER_BYTES, "header");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch) == 64, "ring switch");
-INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch_more) == 96, "ring switch");
+INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_switch_more) == 64, "ring switch");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_pages) == 24, "ring pages");
 INGERO_STATIC_ASSERT(sizeof(struct ingero_ring_task) == 88, "ring task");
 
