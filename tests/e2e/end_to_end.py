@@ -10,6 +10,9 @@ is stored.
   splits   the parts of each call's split sum to its duration
   again    a second merge changes nothing
   demo     the demo's GPU was without work for at least as long as explain says
+  own      merges that take the trainer's CPU are marked as ingero's own, named
+           in no finding, and what the trainer waited for them is told apart
+           (CASES 39)
 
 The last line is "N passed, N failed, N skipped"."""
 
@@ -20,7 +23,9 @@ import hashlib
 import json
 import pathlib
 import re
+import subprocess
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "truth"))
 from recorded_run import RecordedRun, RunError, Skip  # noqa: E402
@@ -352,6 +357,56 @@ def check_demo(build):
                 f"{most:.3f} s")
 
 
+def check_own(build):
+    with RecordedRun(build) as other, RecordedRun(build) as run:
+        other.record([run.build / "bin" / "starve_sim", "--preset",
+                      "loader-cpu-bound", "--steps", "50"])
+        ended, mergers = threading.Event(), []
+
+        def merge_again_and_again():
+            while not ended.is_set():
+                done = subprocess.Popen(
+                    ["taskset", "-c", "0", run.build / "bin" / "ingero",
+                     "merge", "--dir", other.traces, "-o",
+                     other.dir / f"{len(mergers)}.store"],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL)
+                mergers.append(done.pid)
+                done.wait()
+
+        run.start_kprobe()
+        own = {run.kprobe.pid}
+        merging = threading.Thread(target=merge_again_and_again)
+        merging.start()
+        try:
+            run.program([run.build / "bin" / "starve_sim", "--host-us", "4000",
+                         "--trainer-cpus", "0", "--steps", "150"])
+        finally:
+            ended.set()
+            merging.join()
+            run.stop_kprobe()
+        own.update(mergers)
+        run.merge()
+        report = run.explain()
+        marked = {json.loads(line)["pid"] for line in run.ingero(
+            "query", "--format", "jsonl",
+            "SELECT pid FROM processes WHERE is_ingero").splitlines()}
+        # An `ingero` of somebody else on this machine is one too.
+        expect(own <= marked, f"not marked as ingero's own: {own - marked}")
+        named = {c["pid"] for f in report["findings"] for c in f["culprits"]}
+        expect(not named & marked,
+               f"a finding names ingero's own processes: {named & marked}")
+        waited = sum(a["waited_for_ingero_ns"] for a in report["accounts"])
+        held = json.loads(run.ingero(
+            "query", "--format", "jsonl",
+            "SELECT count(*) AS n FROM switches JOIN processes ON "
+            "next_pid = pid WHERE is_ingero AND cpu = 0").splitlines()[0])["n"]
+        expect(held > 0, "no merge was seen to run on the trainer's CPU")
+        expect(waited > 0, "the trainer's waits for them are not told apart")
+        return (f"{len(mergers)} merges and the companion are ingero's own; "
+                f"the trainer waited {waited / 1e6:.0f} ms for them")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--build", type=pathlib.Path, required=True)
@@ -418,6 +473,7 @@ def main():
 
     check("states", states_settled)
     check("demo", check_demo, args.build)
+    check("own", check_own, args.build)
     recorded("sleepers", ["--mode", "sleepers", "--calls", str(args.calls)],
              [("join", check_join), ("splits", check_splits)])
     print(f"{counts['passed']} passed, {counts['failed']} failed, "
