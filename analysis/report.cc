@@ -267,6 +267,11 @@ class Builder {
         case Metric::kMemoryStalls:
           if (s.value != 0) report_.memory_stalls_recorded = true;
           break;
+        case Metric::kProbeSkipped:
+          if (skipped_probes_.insert(s.text).second)
+            report_.facts.missing.push_back("not recorded by ingero-kprobe: " +
+                                            s.text);
+          break;
         case Metric::kCpuIrqNs:
         case Metric::kCpuSoftirqNs:
           interrupts[s.instance][s.metric] = grown();
@@ -921,6 +926,17 @@ class Builder {
           {"reclaim-swap",
            "the recording does not say when threads had to make room in memory "
            "(this needs a newer ingero-kprobe, or its probes were skipped)"});
+    // Without it no thread is seen to wait for a CPU after a sleep, and nobody
+    // to have woken it.
+    for (const std::string& probe : skipped_probes_)
+      if (probe.starts_with("sched_waking:"))
+        for (const char* cause : {"cpu-other-process", "cpu-oversubscribed",
+                                  "loader-oversubscribed", "lock-held",
+                                  "upstream-wait"})
+          if (std::none_of(report_.findings.begin(), report_.findings.end(),
+                           [&](const Finding& f) { return f.cause == cause; }))
+            report_.not_evaluated.push_back(
+                {cause, "who woke whom was not recorded"});
     // Known by name, judged by no rule of this version.
     for (const char* cause : {"lazy-load-stall", "host-callback", "slow-wakeup", "fork-storm",
                               "worker-died", "gpu-shared", "gpu-throttled"})
@@ -1016,6 +1032,7 @@ class Builder {
   const ReportSource& source_;
   const ReportOptions& options_;
   Report report_;
+  std::set<std::string> skipped_probes_;
   std::vector<Work> work_;
 };
 

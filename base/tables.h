@@ -130,7 +130,10 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kScope, 42, "ingero.scope", "1", "text: whose switches are recorded "    \
     "(--tree); no such sample = everybody's")                                \
   X(kSwitchesLeftOut, 43, "ingero.switches_left_out", "count",               \
-    "cpu; of the switches seen: of others, left out by --tree")
+    "cpu; of the switches seen: of others, left out by --tree")              \
+  X(kProbeSkipped, 44, "ingero.probe_skipped", "1",                          \
+    "any; text: the kernel event that is not recorded, why, and what is "    \
+    "missing for it")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

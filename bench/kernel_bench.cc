@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "kernel_probe/loader.h"
+#include "kernel_probe/options.h"
 #include "kernel_probe/switch_ring.h"
 
 namespace {
@@ -272,10 +273,12 @@ int main(int argc, char** argv) {
     ingero::kernel_probe::LoaderOptions options;
     options.ring_bytes = 16u << 20;
     options.raw_pages = std::string(mode) == "raw";
-    if (std::string(mode) == "tree")
-      options.tree = {{static_cast<uint32_t>(getpid()), ""}};
-    if (std::string(mode) == "beside")
-      options.tree = {{static_cast<uint32_t>(bystander), ""}};
+    if (std::string(mode) == "tree" || std::string(mode) == "beside") {
+      options.tree.emplace_back().pid = static_cast<uint32_t>(
+          std::string(mode) == "tree" ? getpid() : bystander);
+      if (!ingero::kernel_probe::FindRoots(&options.tree).ok())
+        Die("finding the tree");
+    }
     auto loader = Loader::Load(options);
     if (!loader.ok()) {
       std::fprintf(stderr, "kernel_bench: %s\n",

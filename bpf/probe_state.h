@@ -85,8 +85,8 @@ enum ingero_throttle_clock {
 /* A process whose descendants, and itself, are recorded. */
 struct ingero_tree_root {
 	__u64 comm[INGERO_COMM_LEN / 8]; /* zeros behind its end */
-	__u32 pid;			 /* 0: by name */
-	__u32 reserved;
+	__u32 pid; /* in its innermost namespace; 0: by name */
+	__u32 pid_namespace; /* inode of that */
 };
 #define INGERO_MAX_TREE_ROOTS 8
 

@@ -13,14 +13,16 @@ union comm {
 static __always_inline bool is_root(struct task_struct *leader,
 				    const union comm *name)
 {
-	u32 pid = BPF_CORE_READ(leader, tgid);
+	u64 pid_namespace = 0;
+	u32 pid = innermost_pid(leader, &pid_namespace);
 	u32 i;
 
 	for (i = 0; i < INGERO_MAX_TREE_ROOTS; i++) {
 		if (i >= config.tree_roots)
 			break;
 		if (config.tree_root[i].pid) {
-			if (config.tree_root[i].pid == pid)
+			if (config.tree_root[i].pid == pid &&
+			    config.tree_root[i].pid_namespace == pid_namespace)
 				return true;
 			continue;
 		}

@@ -209,7 +209,8 @@ Result<std::unique_ptr<Loader>> Loader::Load(const LoaderOptions& options) {
   loader->config_.tree_roots = static_cast<uint32_t>(options.tree.size());
   for (size_t i = 0; i < options.tree.size(); ++i) {
     ingero_tree_root& root = loader->config_.tree_root[i];
-    root.pid = options.tree[i].pid;
+    root.pid = options.tree[i].inner_pid;
+    root.pid_namespace = options.tree[i].pid_namespace;
     const std::string& comm = options.tree[i].comm;
     std::memcpy(root.comm, comm.data(),
                 std::min(comm.size(), sizeof(root.comm) - 1));

@@ -32,7 +32,10 @@ namespace ingero::kernel_probe {
 // Whose switches are recorded, with all that descends from it.
 struct TreeRoot {
   uint32_t pid = 0;  // 0: every process called `comm`, also later ones
-  std::string comm;
+  std::string comm = {};
+  // Of `pid`: itself in its innermost namespace, and that one's inode, by
+  // which the kernel's side knows it. See FindRoots().
+  uint32_t inner_pid = 0, pid_namespace = 0;
 };
 
 // An optional probe beside the companion's own.

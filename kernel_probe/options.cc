@@ -107,9 +107,9 @@ Result<TreeRoot> ParseTree(std::string_view text) {
   return root;
 }
 
-Result<std::string> DescribeTree(const std::vector<TreeRoot>& tree) {
+Result<std::string> FindRoots(std::vector<TreeRoot>* tree) {
   std::string text;
-  for (const TreeRoot& root : tree) {
+  for (TreeRoot& root : *tree) {
     if (!text.empty()) text += " and ";
     if (root.pid == 0) {
       text += "the trees of processes named " + root.comm;
@@ -117,11 +117,22 @@ Result<std::string> DescribeTree(const std::vector<TreeRoot>& tree) {
     }
     const std::string pid = std::to_string(root.pid);
     const auto status = ReadWholeFile("/proc/" + pid + "/status");
-    if (!status.ok())
+    struct stat st;
+    if (!status.ok() || stat(("/proc/" + pid + "/ns/pid").c_str(), &st) != 0)
       return Status::Error("--tree " + pid + ": there is no process " + pid);
     if (status->find("\nTgid:\t" + pid + "\n") == std::string::npos)
       return Status::Error("--tree " + pid +
                            ": is a thread; name its process");
+    root.pid_namespace = static_cast<uint32_t>(st.st_ino);
+    // "NSpid:", from the namespace of this /proc inwards; the last counts.
+    root.inner_pid = root.pid;
+    const size_t inner = status->find("\nNSpid:\t");
+    if (inner != std::string::npos) {
+      const size_t end = status->find('\n', inner + 1);
+      const size_t last = status->rfind('\t', end) + 1;
+      std::from_chars(status->data() + last, status->data() + status->size(),
+                      root.inner_pid);
+    }
     const auto stat = ReadTaskStat(root.pid);
     text += "the tree of PID " + pid;
     if (stat) text += " (" + stat->comm + ")";

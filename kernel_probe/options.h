@@ -39,9 +39,10 @@ Result<uint64_t> ParseBytes(std::string_view text);
 Result<uint64_t> RingBytes(uint64_t asked);
 // A pid or a name; the kernel cuts a name after 15 bytes, and so do we.
 Result<TreeRoot> ParseTree(std::string_view text);
-// "the tree of PID 12 (python)", for people; fails where there is no such
-// process. "" = no tree.
-Result<std::string> DescribeTree(const std::vector<TreeRoot>& tree);
+// Looks up those with a pid, which is meant as /proc shows it here: also in a
+// container. "the tree of PID 12 (python)", for people; fails where there is no
+// such process. "" = no tree.
+Result<std::string> FindRoots(std::vector<TreeRoot>* tree);
 // Can it be made? Asked before anything is recorded, and after the rights that
 // recording needs: who lacks those has no use for this answer.
 Status CheckReadyFile(const std::string& path);

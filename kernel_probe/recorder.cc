@@ -52,6 +52,11 @@ const char* LossText(uint32_t loss) {
   return "unknown loss";
 }
 
+Status WriteFailure(const std::string& path, const Status& status) {
+  return Status::Error(path + ": " + status.message() +
+                       "; free disk space, or use another --dir");
+}
+
 double CpuSeconds() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -127,6 +132,10 @@ class Recorder {
   // Switches that --tree left out, so far.
   uint64_t LeftOut() const;
   void ShowStatus(uint64_t now);
+  // Missing from the stream so far.
+  uint64_t LostRows() const {
+    return losses_.events() + writer_->rows_failed();
+  }
 
   const Options& options_;
   Fd signals_;
@@ -147,6 +156,7 @@ class Recorder {
   // Of the status line.
   bool live_ = false;
   uint64_t shown_ns_ = 0, shown_switches_ = 0;
+  bool told_write_failure_ = false;
 };
 
 Status Recorder::Run() {
@@ -163,17 +173,23 @@ Status Recorder::Run() {
 }
 
 Status Recorder::Start() {
-  INGERO_ASSIGN_OR_RETURN(facts_.scope, DescribeTree(options_.tree));
+  std::vector<TreeRoot> tree = options_.tree;
+  INGERO_ASSIGN_OR_RETURN(facts_.scope, FindRoots(&tree));
   facts_.page_cost_ns = MeasurePageCostNs();
   LoaderOptions load;
   load.ring_bytes = options_.ring_bytes;
   load.verbose = options_.verbose;
   load.raw_pages = options_.raw_pages;
-  load.tree = options_.tree;
+  load.tree = std::move(tree);
   load.report = [this](const std::string& line) { Say(line); };
   INGERO_ASSIGN_OR_RETURN(loader_, Loader::Load(load));
   // Made last of what can fail, so that a failed start leaves no file.
   INGERO_ASSIGN_OR_RETURN(output_, OpenOutput(options_.dir));
+  writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
+  if (Status can = writer_->WriteHeader(MakeStreamHeader()); !can.ok()) {
+    unlink(output_.path.c_str());
+    return WriteFailure(output_.path, can);
+  }
   if (!output_.dir.note.empty()) Say(output_.dir.note);
   if (!options_.note.empty()) Say(options_.note);
   if (!facts_.scope.empty())
@@ -182,7 +198,6 @@ Status Recorder::Start() {
 
   const std::span<ingero_cpu_state> states(
       loader_->cpu_states(), static_cast<size_t>(loader_->cpus()));
-  writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
   tasks_ = std::make_unique<TaskLog>(writer_.get());
   loss_reader_ = std::make_unique<LossReader>(states);
   sampler_ = std::make_unique<Sampler>(writer_.get(), states);
@@ -192,7 +207,6 @@ Status Recorder::Start() {
           *loader_, writer_.get(),
           [this](const ingero_ring_task& e) { OnTask(e); },
           [this](const Loss& loss) { losses_.Add(loss); }));
-  const ingero_stream_header header = MakeStreamHeader();
 
   // Births are seen before the dump, the dump gives every task its storage
   // before the first switch: no gap. Tasks born meanwhile are in both; their
@@ -232,7 +246,7 @@ Status Recorder::Start() {
   }
   if (Status dropped = DropPrivileges(); !dropped.ok()) Say(dropped.message());
 
-  INGERO_RETURN_IF_ERROR(writer_->Start(header));
+  writer_->Start();
   tasks_->Start();
   early_phase_ = false;
   for (const ingero_ring_task& e :
@@ -243,6 +257,11 @@ Status Recorder::Start() {
   facts_.throttle_clock = loader_->throttle_clock();
   facts_.memory_stalls = loader_->MemoryStalls();
   facts_.raw_pages = options_.raw_pages;
+  for (const ProbeState& probe : loader_->States())
+    if (!probe.attached)
+      facts_.skipped.push_back(std::string(probe.tracepoint) + ": " +
+                               probe.skipped + " (missing: " + probe.without +
+                               ")");
   sampler_->Start(facts_, std::move(nvml), std::move(xids));
   live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
   return {};
@@ -294,6 +313,13 @@ void Recorder::Loop() {
       drain_->Flush();
       losses_.Flush(writer_.get());
       flush_at = now + kFlushNs;
+      if (writer_->rows_failed() > 0 && !told_write_failure_) {
+        told_write_failure_ = true;
+        std::fprintf(stderr,
+                     "%singero-kprobe: %s cannot be written to and rows are "
+                     "being lost; free disk space\n",
+                     live_ ? "\r\033[K" : "", output_.path.c_str());
+      }
       if (live_) ShowStatus(now);
     }
     if (now >= end_ns) return;
@@ -328,9 +354,11 @@ Status Recorder::Finish() {
       line, sizeof(line),
       "recorded %s switches and %s task events in %.1f s, lost %s%s; %s, own "
       "CPU %s: %s",
-      FormatCount(drain_->recorded()).c_str(),
-      FormatCount(tasks_->written()).c_str(), seconds,
-      FormatCount(losses_.events() + writer_->rows_failed()).c_str(),
+      FormatCount(drain_->recorded() -
+                  writer_->rows_failed(switch_table::kSchema)).c_str(),
+      FormatCount(tasks_->written() -
+                  writer_->rows_failed(task_table::kSchema)).c_str(),
+      seconds, FormatCount(LostRows()).c_str(),
       left_out.c_str(), FormatBytes(writer_->bytes_written()).c_str(),
       FormatPercent((CpuSeconds() - begin_cpu_s_) / seconds).c_str(), output_.path.c_str());
   Say(line);
@@ -341,7 +369,7 @@ Status Recorder::Finish() {
     std::fprintf(stderr, "ingero-kprobe: %s rows: %s\n",
                  FormatCount(writer_->rows_failed()).c_str(),
                  LossText(INGERO_LOSS_WRITE_FAILED));
-  return Status(written).In(output_.path);
+  return written.ok() ? Status() : WriteFailure(output_.path, written);
 }
 
 uint64_t Recorder::LeftOut() const {
@@ -363,7 +391,7 @@ void Recorder::ShowStatus(uint64_t now) {
                static_cast<double>(now - begin_ns_) / 1e9,
                FormatCount(static_cast<uint64_t>(rate)).c_str(),
                FormatCount(switches).c_str(),
-               FormatCount(losses_.events()).c_str(),
+               FormatCount(LostRows()).c_str(),
                FormatBytes(writer_->bytes_written()).c_str());
   shown_ns_ = now;
   shown_switches_ = switches;

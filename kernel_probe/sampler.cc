@@ -167,6 +167,8 @@ void Sampler::SampleSystem(Rows* rows) {
   Add(rows, t, Metric::kThrottleClock, 0, facts_.throttle_clock);
   Add(rows, t, Metric::kMemoryStalls, 0, facts_.memory_stalls);
   if (!facts_.scope.empty()) Add(rows, t, Metric::kScope, 0, 1, facts_.scope);
+  for (size_t i = 0; i < facts_.skipped.size(); ++i)
+    Add(rows, t, Metric::kProbeSkipped, i, 1, facts_.skipped[i]);
   SampleCgroups(true, rows);
 
   timespec own;

@@ -38,6 +38,7 @@ struct RecordingFacts {
   uint32_t memory_stalls = 0;   // bits by enum ingero_task_event
   bool raw_pages = false;
   std::string scope;  // whose switches are recorded; "" = everybody's
+  std::vector<std::string> skipped;  // probes, each with why and what misses
 };
 
 class Sampler {

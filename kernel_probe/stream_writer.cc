@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -22,6 +23,9 @@ namespace {
 // A buffer that grew beyond this is not kept, and no more than so many: what a
 // burst took is given back after it.
 constexpr size_t kMaxSpareValues = 1 << 18, kMaxSpares = 32;
+
+// Rows of losses that wait for room on the disk, two a second and CPU at most.
+constexpr size_t kMaxLossBlocks = 1024;
 
 uint64_t BytesOf(const Rows& rows) {
   uint64_t bytes = rows.values.size() * sizeof(uint64_t);
@@ -66,13 +70,16 @@ StreamWriter::~StreamWriter() {
   if (thread_.joinable()) (void)Finish();
 }
 
-Status StreamWriter::Start(const ingero_stream_header& header) {
+Status StreamWriter::WriteHeader(const ingero_stream_header& header) {
   std::string bytes(INGERO_HEADER_BYTES, '\0');
   std::memcpy(bytes.data(), &header, sizeof(header));
   INGERO_RETURN_IF_ERROR(WriteAll(file_.get(), bytes).In("stream file"));
   bytes_written_ = bytes.size();
-  thread_ = std::thread([this] { Run(); });
   return {};
+}
+
+void StreamWriter::Start() {
+  thread_ = std::thread([this] { Run(); });
 }
 
 Rows StreamWriter::Spare(const TableSchema& schema) {
@@ -122,10 +129,8 @@ void StreamWriter::Run() {
         spares_.size_approx() < kMaxSpares)
       spares_.enqueue(std::move(block.rows));
   }
-  if (failed_unreported_ > 0) {
-    Block none;
-    Write(none);
-  }
+  if (failed_unreported_ > 0 || !losses_.empty()) Write(Block());
+  WriteLossesToHeader();
 }
 
 void StreamWriter::Write(const Block& block) {
@@ -141,24 +146,57 @@ void StreamWriter::Write(const Block& block) {
     losses.Append(row);
     EncodeBlock(losses, 0, &coded_);
   }
+  for (const Block& losses : losses_)
+    EncodeBlock(losses.rows, losses.owner, &coded_);
   if (block.rows.size() > 0) EncodeBlock(block.rows, block.owner, &coded_);
   last_write_ = WriteAll(file_.get(), coded_);
   if (last_write_.ok()) {
     bytes_written_ += coded_.size();
     failed_unreported_ = 0;
+    losses_.clear();
+  } else {
+    // Cut off the half block. A pipe (in tests) cannot be cut; then the reader
+    // sees a torn tail.
+    const auto end = static_cast<off_t>(bytes_written_.load());
+    if (ftruncate(file_.get(), end) == 0) lseek(file_.get(), end, SEEK_SET);
+    OnFailure(block);
+  }
+}
+
+void StreamWriter::OnFailure(const Block& block) {
+  if (block.rows.size() == 0) return;
+  if (block.rows.schema == &loss_table::kSchema) {
+    if (losses_.size() < kMaxLossBlocks) {
+      losses_.push_back({block.rows, block.owner, false});
+      return;
+    }
+    for (size_t r = 0; r < block.rows.size(); ++r)
+      untold_[static_cast<uint32_t>(block.rows.at(r, loss_table::kLoss))] +=
+          block.rows.at(r, loss_table::kCountLost);
     return;
   }
-  // Cut off the half block. A pipe (in tests) cannot be cut; then the reader
-  // sees a torn tail.
-  const auto end = static_cast<off_t>(bytes_written_.load());
-  if (ftruncate(file_.get(), end) == 0) lseek(file_.get(), end, SEEK_SET);
   const uint64_t now = NowNs();
   if (failed_unreported_ == 0) failed_first_ns_ = now;
   for (size_t r = 0; r < block.rows.size(); ++r)
     failed_first_ns_ = std::min(failed_first_ns_, block.rows.at(r, 0));
   failed_last_ns_ = now;
   failed_unreported_ += block.rows.size();
+  rows_failed_of_[block.rows.schema->id] += block.rows.size();
   rows_failed_ += block.rows.size();
+}
+
+void StreamWriter::WriteLossesToHeader() {
+  untold_[INGERO_LOSS_WRITE_FAILED] += failed_unreported_;
+  for (const Block& losses : losses_)
+    for (size_t r = 0; r < losses.rows.size(); ++r)
+      untold_[static_cast<uint32_t>(losses.rows.at(r, loss_table::kLoss))] +=
+          losses.rows.at(r, loss_table::kCountLost);
+  for (const auto& [loss, count] : untold_)
+    if (count > 0)
+      (void)WriteAllAt(file_.get(),
+                       {reinterpret_cast<const char*>(&count), sizeof(count)},
+                       offsetof(ingero_stream_header, lost) +
+                           loss * sizeof(count));
 }
 
 }  // namespace ingero::kernel_probe

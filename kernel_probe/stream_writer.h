@@ -8,7 +8,10 @@
 //
 // Threads:    Push, Spare and the counters from any; one thread within.
 // Errors:     a failed write cuts the file back to its last whole block, counts
-//             LOSS_WRITE_FAILED and goes on trying with later blocks.
+//             LOSS_WRITE_FAILED and goes on trying with later blocks. Rows of
+//             losses are not given up: they are tried again with each block,
+//             and what could not be told by rows at last goes into the header,
+//             whose place on the disk exists.
 // Invariants: at any instant the file is a header and whole blocks, but for
 //             what a kill leaves of the last one.
 #ifndef INGERO_KERNEL_PROBE_STREAM_WRITER_H_
@@ -16,10 +19,13 @@
 
 #include <blockingconcurrentqueue.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/block_codec.h"
 #include "base/file.h"
@@ -40,8 +46,10 @@ class StreamWriter {
   ~StreamWriter();
   StreamWriter(const StreamWriter&) = delete;
 
-  // Writes the header and starts the thread.
-  Status Start(const ingero_stream_header& header);
+  // Before Start.
+  Status WriteHeader(const ingero_stream_header& header);
+  // Starts the thread.
+  void Start();
   // An empty buffer for rows of `schema`.
   Rows Spare(const TableSchema& schema);
   // False: over the bound, *rows is untouched. Rows that must not be lost for
@@ -53,8 +61,11 @@ class StreamWriter {
   Status Finish();
 
   uint64_t bytes_written() const { return bytes_written_; }
-  // Rows lost by failed writes, of all tables.
+  // Rows lost by failed writes, of all tables and of one.
   uint64_t rows_failed() const { return rows_failed_; }
+  uint64_t rows_failed(const TableSchema& schema) const {
+    return rows_failed_of_[schema.id];
+  }
 
  private:
   struct Block {
@@ -64,12 +75,16 @@ class StreamWriter {
   };
   void Run();
   void Write(const Block& block);
+  void OnFailure(const Block& block);
+  // What rows did not tell.
+  void WriteLossesToHeader();
 
   Fd file_;
   const uint64_t queue_bytes_;
   std::atomic<uint64_t> queued_bytes_{0};
   std::atomic<uint64_t> bytes_written_{0};
   std::atomic<uint64_t> rows_failed_{0};
+  std::array<std::atomic<uint64_t>, 16> rows_failed_of_{};  // by table
   moodycamel::BlockingConcurrentQueue<Block> queue_;
   moodycamel::ConcurrentQueue<Rows> spares_;
   std::thread thread_;
@@ -77,6 +92,8 @@ class StreamWriter {
   std::string coded_;
   Status last_write_;
   uint64_t failed_first_ns_ = 0, failed_last_ns_ = 0, failed_unreported_ = 0;
+  std::vector<Block> losses_;  // not yet written; rows of losses
+  std::map<uint32_t, uint64_t> untold_;  // losses beyond these, by enum
 };
 
 }  // namespace ingero::kernel_probe

@@ -612,7 +612,10 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                           read, decoders);
     timelines.Open(
         std::max(from[i], streams[i]->span().begin.value));
-    chains.Open(streams[i]->skipped_places() > 0);
+    const ingero_stream_header& header = streams[i]->header();
+    chains.Open(streams[i]->skipped_places() > 0 ||
+                std::any_of(std::begin(header.lost), std::end(header.lost),
+                            [](uint64_t count) { return count != 0; }));
     std::optional<Chains::Gap> gap;
     bool have_task = task_rows.Next(), have_switch = switch_rows.Next();
     while (have_task || have_switch) {

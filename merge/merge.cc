@@ -38,6 +38,8 @@ namespace ingero::merge {
 namespace {
 
 constexpr size_t kBlockRows = 4096;
+// More was not lost: the header is damaged.
+constexpr uint64_t kMostLost = uint64_t{1} << 48;
 
 uint64_t PlusOne(uint32_t index) {
   return index == analysis::kNone ? 0 : uint64_t{index} + 1;
@@ -630,7 +632,13 @@ Status Merger::WriteDescription(StoreWriter* writer) {
       const uint64_t row[] = {U(s.span().begin), U(s.span().end), loss, count};
       losses.Append(row);
     };
-    lose(INGERO_LOSS_DAMAGED_BLOCK, s.skipped_places());
+    uint64_t damaged = s.skipped_places();
+    for (uint32_t loss = 0; loss < INGERO_LOSS_MAX; ++loss)
+      if (h.lost[loss] > kMostLost)
+        ++damaged;
+      else if (FindLoss(loss) != nullptr)
+        lose(loss, h.lost[loss]);
+    lose(INGERO_LOSS_DAMAGED_BLOCK, damaged);
     lose(INGERO_LOSS_UNKNOWN_KIND, unknown);
     lose(INGERO_LOSS_TORN_TAIL, s.torn() && !kernel_[i].info.live ? 1 : 0);
     INGERO_RETURN_IF_ERROR(

@@ -177,7 +177,7 @@ struct ingero_stream_header {
 	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
 	__u64 calls_skipped;    /* calls left out (INGERO_APIS), total */
 	__u64 exited;           /* 1 once the exit handler ran */
-	__u64 lost[INGERO_LOSS_MAX]; /* count by enum ingero_loss */
+	__u64 lost[INGERO_LOSS_MAX]; /* by enum ingero_loss; kernel: those that no row tells */
 };
 
 enum ingero_block_type {

@@ -2,6 +2,7 @@
 #include "kernel_probe/options.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,14 +74,24 @@ TEST(OptionsTest, ATreeIsAPidOrAName) {
   EXPECT_EQ(parsed.options.tree[0].pid, 12u);
   EXPECT_EQ(parsed.options.tree[1].pid, 0u);
   EXPECT_EQ(parsed.options.tree[1].comm, "a_name_that_is_");  // as the kernel
-  EXPECT_EQ(*DescribeTree({}), "");
-  EXPECT_EQ(*DescribeTree({{0, "a"}, {0, "b"}}),
+}
+
+TEST(OptionsTest, RootsOfTreesAreLookedUp) {
+  std::vector<TreeRoot> tree;
+  EXPECT_EQ(*FindRoots(&tree), "");
+  tree = {{.comm = "a"}, {.comm = "b"}};
+  EXPECT_EQ(*FindRoots(&tree),
             "the trees of processes named a and the trees of processes named "
             "b");
-  const auto own = DescribeTree({{static_cast<uint32_t>(getpid()), ""}});
+  tree = {{.pid = static_cast<uint32_t>(getpid())}};
+  const auto own = FindRoots(&tree);
   EXPECT_EQ(own->rfind("the tree of PID " + std::to_string(getpid()), 0), 0u);
-  const auto none = DescribeTree({{0x7fffffff, ""}});
-  EXPECT_NE(none.status().message().find("there is no process"),
+  EXPECT_EQ(tree[0].inner_pid, static_cast<uint32_t>(getpid()));
+  struct stat st;
+  ASSERT_EQ(stat("/proc/self/ns/pid", &st), 0);
+  EXPECT_EQ(tree[0].pid_namespace, st.st_ino);
+  tree = {{.pid = 0x7fffffff}};
+  EXPECT_NE(FindRoots(&tree).status().message().find("there is no process"),
             std::string::npos);
 }
 

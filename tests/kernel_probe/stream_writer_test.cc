@@ -44,7 +44,8 @@ class StreamWriterTest : public testing::Test {
 
 TEST_F(StreamWriterTest, WhatIsPushedIsReadBack) {
   StreamWriter writer(Create());
-  ASSERT_TRUE(writer.Start(MakeStreamHeader()).ok());
+  ASSERT_TRUE(writer.WriteHeader(MakeStreamHeader()).ok());
+  writer.Start();
   for (uint32_t cpu = 0; cpu < 3; ++cpu) {
     Rows rows = SwitchRows(1000 * cpu, 100);
     EXPECT_TRUE(writer.Push(&rows, cpu));
@@ -65,7 +66,8 @@ TEST_F(StreamWriterTest, WhatIsPushedIsReadBack) {
 
 TEST_F(StreamWriterTest, NothingOfAnyPusherIsLeftBehindAtTheEnd) {
   StreamWriter writer(Create());
-  ASSERT_TRUE(writer.Start(MakeStreamHeader()).ok());
+  ASSERT_TRUE(writer.WriteHeader(MakeStreamHeader()).ok());
+  writer.Start();
   std::vector<std::thread> pushers;
   for (uint32_t p = 0; p < 8; ++p)
     pushers.emplace_back([&writer, p] {
@@ -87,7 +89,8 @@ TEST_F(StreamWriterTest, OverTheBoundPushRefusesAndKeepsTheRows) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const size_t block_bytes = 1000 * switch_table::kCount * sizeof(uint64_t);
   StreamWriter writer(Fd(ends[1]), 3 * block_bytes);
-  ASSERT_TRUE(writer.Start(MakeStreamHeader()).ok());
+  ASSERT_TRUE(writer.WriteHeader(MakeStreamHeader()).ok());
+  writer.Start();
   int accepted = 0;
   bool refused = false;
   for (int i = 0; i < 1000 && !refused; ++i) {
@@ -115,7 +118,8 @@ TEST_F(StreamWriterTest, OverTheBoundPushRefusesAndKeepsTheRows) {
 
 TEST_F(StreamWriterTest, AFullDiskIsCountedAndTheFileStaysWhole) {
   StreamWriter writer(Create());
-  ASSERT_TRUE(writer.Start(MakeStreamHeader()).ok());
+  ASSERT_TRUE(writer.WriteHeader(MakeStreamHeader()).ok());
+  writer.Start();
   Rows rows = SwitchRows(0, 50);
   ASSERT_TRUE(writer.Push(&rows, 0));
   while (writer.bytes_written() == INGERO_HEADER_BYTES) usleep(1000);
@@ -145,6 +149,38 @@ TEST_F(StreamWriterTest, AFullDiskIsCountedAndTheFileStaysWhole) {
   EXPECT_EQ(losses[0][loss_table::kLoss], INGERO_LOSS_WRITE_FAILED);
   EXPECT_EQ(losses[0][loss_table::kCountLost], 70u);
   EXPECT_EQ(losses[0][loss_table::kT], 1000u);
+}
+
+// A disk that stays full: losses wait in vain, and the header has them.
+TEST_F(StreamWriterTest, WhatNoRowCanTellIsInTheHeader) {
+  StreamWriter writer(Create());
+  ASSERT_TRUE(writer.WriteHeader(MakeStreamHeader()).ok());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit, limit;
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  limit = old_limit;
+  limit.rlim_cur = writer.bytes_written();
+  setrlimit(RLIMIT_FSIZE, &limit);
+  writer.Start();
+  Rows rows = SwitchRows(1000, 70);
+  ASSERT_TRUE(writer.Push(&rows, 0));
+  // More than are kept for later.
+  for (uint64_t i = 0; i < 3000; ++i) {
+    Rows losses;
+    losses.schema = &loss_table::kSchema;
+    losses.Append(std::array<uint64_t, loss_table::kCount>{
+        i, i, INGERO_LOSS_SWITCH_RING_FULL, 2});
+    ASSERT_TRUE(writer.Push(&losses, 0, /*always=*/true));
+  }
+  EXPECT_FALSE(writer.Finish().ok());
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  EXPECT_EQ(writer.rows_failed(), 70u);
+  EXPECT_EQ(writer.rows_failed(switch_table::kSchema), 70u);
+  auto file = test::ReadStream(path_);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->file_bytes, size_t{INGERO_HEADER_BYTES});
+  EXPECT_EQ(file->header.lost[INGERO_LOSS_WRITE_FAILED], 70u);
+  EXPECT_EQ(file->header.lost[INGERO_LOSS_SWITCH_RING_FULL], 6000u);
 }
 
 }  // namespace

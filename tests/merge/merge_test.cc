@@ -870,6 +870,7 @@ TEST(Merge, LossesAreCountedAndPlaced) {
   KernelStreamBuilder k(kT0);
   k.Switch(0, {.t = kT0, .next_tid = 10, .next_tgid = 10});
   k.Loss(0, kT0 + kMs, kT0 + 2 * kMs, INGERO_LOSS_SWITCH_RING_FULL, 123);
+  k.header.lost[INGERO_LOSS_WRITER_BEHIND] = 7;  // beyond the rows
   k.Write(dir / "kernel-1-1.ingero");
   auto store = MergeAndOpen(dir);
   ASSERT_NE(store, nullptr);
@@ -877,7 +878,9 @@ TEST(Merge, LossesAreCountedAndPlaced) {
   std::map<std::string, uint64_t> counts;
   for (const auto& loss : store->trace().losses()) {
     counts[loss.id] += loss.count;
-    if (loss.id == "switch-ring-full") {
+    if (loss.id == "writer-behind") {
+      EXPECT_TRUE(loss.kernel_side);
+    } else if (loss.id == "switch-ring-full") {
       EXPECT_TRUE(loss.kernel_side);
       EXPECT_EQ(loss.range, (Interval{Ns(kT0 + kMs), Ns(kT0 + 2 * kMs)}));
     } else {
@@ -888,6 +891,7 @@ TEST(Merge, LossesAreCountedAndPlaced) {
   EXPECT_EQ(counts["write-failed"], 50u);
   EXPECT_EQ(counts["unknown-kind"], 1u);
   EXPECT_EQ(counts["switch-ring-full"], 123u);
+  EXPECT_EQ(counts["writer-behind"], 7u);
 }
 
 TEST(Merge, TwoCompanionsAtOnceCountOnce) {
