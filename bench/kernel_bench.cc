@@ -391,6 +391,14 @@ int main(int argc, char** argv) {
     if (std::string(mode) != "none")
       std::printf("%-6s %14.0f %12.0f %12.2f\n", mode, Added(switch_ns, mode),
                   Added(page_ns, mode), Added(switch_ns, mode) / bare);
+  // A full ring costs something else.
+  for (const auto& [mode, loader] : loaders) {
+    uint64_t lost = 0;
+    for (int cpu = 0; cpu < loader->cpus(); ++cpu)
+      lost += loader->cpu_states()[cpu].lost[INGERO_CPU_LOST_SWITCH].count;
+    if (lost > 0)
+      std::printf("%s: %lu switches found the ring full\n", mode.c_str(), lost);
+  }
   if (statistics >= 0) {
     std::printf("\nns within a program, beyond those within an empty one:\n"
                 "%-6s %14s %12s %12s\n", "", "sched_switch", "waking",
