@@ -440,42 +440,50 @@ class Attributor {
   // The parts of a wait for the GPU, newest first, in which the GPU was not
   // known to be busy any more: while the thread that it woke waited for a CPU
   // the GPU had finished; when a thread that had lost its CPU meanwhile looked
-  // again it had finished at some time. Begins may lie before `range`.
+  // again it had finished at some time, and so it had where nobody knows what
+  // the thread did. Begins may lie before `range`.
   std::vector<std::pair<Interval, FeedState>> TailOf(SyncTail* tail,
                                                      Interval range) {
     std::vector<std::pair<Interval, FeedState>> out;
     tail->open = false;
+    if (!timelines_.has_kernel()) return out;  // nothing tells: as it returned
     Ns t = range.end;
-    const auto known = [&]() -> const Segment* {
-      const Interval unknown = timelines_.UnknownBefore(t);
-      if (!unknown.empty() || t <= tail->since) return nullptr;
-      const Segment* s = timelines_.Before(tail->thread, t);
-      return s != nullptr && s->begin >= unknown.end ? s : nullptr;
+    const auto unknown_from = [&](Ns begin) {
+      begin = std::max(begin, tail->since);
+      out.push_back({{begin, t}, FeedState::kUnknown});
+      t = begin;
     };
-    const Segment* s = known();
-    if (s == nullptr) return out;
-    if (s->state == ThreadState::kRunning) {
-      if (s->begin <= tail->since || tail->end - s->begin > kSyncTail)
+    while (t > std::max(tail->since, range.begin)) {
+      const Interval gap = timelines_.UnknownBefore(t);
+      if (!gap.empty()) {
+        unknown_from(gap.begin);
+        continue;
+      }
+      const Segment* s = timelines_.Before(tail->thread, t);
+      if (s == nullptr || s->state == ThreadState::kUnknown) {
+        unknown_from(s == nullptr ? gap.end : std::max(s->begin, gap.end));
+      } else if (s->state == ThreadState::kRunning) {
+        const Ns begin = std::max(s->begin, gap.end);
+        if (begin <= tail->since || tail->end - begin > kSyncTail) return out;
+        unknown_from(begin);
+      } else if (s->state == ThreadState::kRunnable) {
+        unknown_from(std::max(s->begin, gap.end));
+        if (s->begin <= gap.end) continue;
+        const Segment* before = timelines_.Before(tail->thread, s->begin);
+        if (before == nullptr || before->state == ThreadState::kUnknown)
+          continue;
+        // Another thread of the program says nothing about the GPU.
+        if (before->state == ThreadState::kSleeping &&
+            (before->woken_by_irq || IsKernel(before->waker)))
+          out.back().second = tail->next;
+        tail->open = t < range.begin;
         return out;
-      out.push_back({{s->begin, t}, FeedState::kUnknown});
-      t = s->begin;
-      if (t <= range.begin) {
-        tail->open = true;
+      } else {
         return out;
       }
-      s = known();
-      if (s == nullptr) return out;
     }
-    if (s->state != ThreadState::kRunnable) return out;
-    const Interval waited{std::max(s->begin, tail->since), t};
-    tail->open = waited.begin < range.begin;
-    out.push_back({waited, FeedState::kUnknown});
-    t = s->begin;
-    s = known();
-    // Another thread of the program says nothing about the GPU.
-    const bool by_gpu = s != nullptr && s->state == ThreadState::kSleeping &&
-                        (s->woken_by_irq || IsKernel(s->waker));
-    if (by_gpu) out.back().second = tail->next;
+    // The older window goes on, also with what it has of the last part.
+    tail->open = !out.empty() && range.begin > tail->since;
     return out;
   }
 

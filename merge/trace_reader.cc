@@ -449,8 +449,9 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     s->prev_arg0 = row[kPrevArg0];
     if (row[kWakeT] != 0 && !(flags & INGERO_NEXT_OUTSIDE))
       s->wake = NsOf(row[kWakeT]);
-    s->wake_from_irq = flags & INGERO_WAKE_IRQ;
-    if (s->wake && !(flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN)))
+    // Unknown is what interrupted a thread in user mode: it called nobody.
+    s->wake_from_irq = flags & (INGERO_WAKE_IRQ | INGERO_WAKE_UNKNOWN);
+    if (s->wake && !s->wake_from_irq)
       s->waker =
           ThreadOfSwitch(static_cast<uint32_t>(row[kWakerTid]),
                          static_cast<uint32_t>(row[kWakerTgid]), t);

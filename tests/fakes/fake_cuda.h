@@ -25,6 +25,11 @@ int64_t fake_cuda_arrivals(const char* function);
 int64_t fake_cudart_arrivals_total(void);
 int64_t fake_cuda_arrivals_total(void);
 
+// When the stream's newest operation ends (CLOCK_MONOTONIC; 0 = none, or it is
+// behind a host function) and how long the stream was without work between its
+// operations so far: what a real GPU does not tell. In libcuda; 0 = done.
+int fake_cuda_stream_times(void* stream, uint64_t* end_ns, uint64_t* idle_ns);
+
 // A kernel registered with the simulated runtime: pass its address to
 // cudaLaunchKernel; args[0] points to a uint64_t, its duration in ns. Any
 // other kernel whose name contains "fake_kernel_ns" works the same way; all

@@ -227,6 +227,28 @@ TEST_F(FakeCuda, CaptureRecordsAndDoesNotExecute) {
   cudaGraphDestroy(graph);
 }
 
+TEST_F(FakeCuda, TellsWhenAStreamEndedAndForHowLongItWasIdle) {
+  void* lib = dlopen("libcuda.so.1", RTLD_NOW);
+  ASSERT_NE(lib, nullptr) << dlerror();
+  auto times = reinterpret_cast<decltype(&fake_cuda_stream_times)>(
+      dlsym(lib, "fake_cuda_stream_times"));
+  ASSERT_NE(times, nullptr);
+  cudaStreamSynchronize(stream_);
+  uint64_t end = 0, idle = 0, idle_before = 0;
+  ASSERT_EQ(times(stream_, &end, &idle_before), 0);
+  EXPECT_GT(end, 0u);
+  usleep(20000);
+  Launch(10 * kMs, stream_);
+  uint64_t first_end = 0;
+  ASSERT_EQ(times(stream_, &first_end, &idle), 0);
+  EXPECT_EQ(first_end - end, 10 * kMs + (idle - idle_before));
+  EXPECT_GE(idle - idle_before, 20 * kMs);
+  usleep(30000);  // idle again, but that has no end yet
+  ASSERT_EQ(times(stream_, &end, &idle_before), 0);
+  EXPECT_EQ(end, first_end);
+  EXPECT_EQ(idle, idle_before);
+}
+
 TEST_F(FakeCuda, CountsArrivalsInBothLayers) {
   int64_t runtime = fake_cudart_arrivals("cudaLaunchKernel");
   int64_t driver = fake_cuda_arrivals("cuLaunchKernel");

@@ -133,6 +133,7 @@ struct Stream {
   uint64_t next_seq;
   uint64_t first_unresolved;
   uint64_t last_end_ns;  // of the newest retired operation
+  uint64_t idle_ns;      // between its operations
   CapturedGraph graph;
   Op ops[kMaxOps];
 
@@ -229,6 +230,10 @@ bool ResolveOne(Stream* s, uint64_t seq) {
       }
       break;
     }
+  }
+  const uint64_t base = BaseNs(s, seq);
+  if (base != 0 && start > base) {
+    s->idle_ns += start - base;
   }
   op.resolved = true;
   return true;
@@ -542,6 +547,16 @@ void DestroyStream(Stream* s) {
   Lock lock;
   s->orphan = true;
   Retire(s, NowNs());
+}
+
+StreamTimes TimesOf(Stream* s) {
+  Lock lock;
+  Resolve(s);
+  StreamTimes times{0, s->idle_ns};
+  if (s->first_unresolved >= s->next_seq) {
+    times.end_ns = BaseNs(s, s->next_seq);
+  }
+  return times;
 }
 
 void SubmitWork(Stream* s, uint64_t ns) {

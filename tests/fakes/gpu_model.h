@@ -87,6 +87,11 @@ void DestroyStream(Stream* stream);  // its work goes on
 void SubmitWork(Stream* stream, uint64_t ns);
 void SubmitHostFunc(Stream* stream, void (*fn)(void*), void* data);
 bool StreamDone(Stream* stream);
+struct StreamTimes {
+  uint64_t end_ns;   // of its newest operation; 0 = none, or not known yet
+  uint64_t idle_ns;  // between its operations so far
+};
+StreamTimes TimesOf(Stream* stream);
 void WaitStream(Stream* stream, Wait wait);
 void WaitDevice(int device, Wait wait);
 

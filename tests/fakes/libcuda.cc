@@ -395,6 +395,17 @@ FAKE_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+FAKE_EXPORT int fake_cuda_stream_times(void* stream, uint64_t* end_ns,
+                                       uint64_t* idle_ns) {
+  REQUIRE_INIT();
+  Stream* s = ToStream(static_cast<CUstream>(stream), false);
+  REQUIRE(s != nullptr, CUDA_ERROR_INVALID_HANDLE);
+  const fake::StreamTimes times = fake::TimesOf(s);
+  *end_ns = times.end_ns;
+  *idle_ns = times.idle_ns;
+  return CUDA_SUCCESS;
+}
+
 STREAM_FUNCTION(cuStreamSynchronize, _ptsz, stream, (CUstream stream), {
   REQUIRE(!fake::Capturing(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   fake::WaitStream(s, WaitMode());

@@ -360,6 +360,39 @@ TEST(Merge, LivesOfTasks) {
   EXPECT_FALSE(facts.missing.empty());  // no CUDA stream, no switches
 }
 
+// Whoever happened to run when the waking came is no waker, whether the kernel
+// says that it was an interrupt or does not say.
+TEST(Merge, WakesWithoutAWaker) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  const uint64_t flags[] = {0, INGERO_WAKE_IRQ, INGERO_WAKE_UNKNOWN};
+  uint64_t t = static_cast<uint64_t>(kT0);
+  for (const uint64_t flag : flags) {
+    k.Switch(0, {.t = t, .next_tid = 100, .next_tgid = 100});
+    k.Switch(0, {.t = t + 1000, .prev_tid = 100, .prev_tgid = 100,
+                 .next_tid = 200, .next_tgid = 200,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE});
+    k.Switch(0, {.t = t + 3000, .prev_tid = 200, .prev_tgid = 200,
+                 .next_tid = 100, .next_tgid = 100,
+                 .flags = INGERO_PREV_PREEMPTED | flag, .wake = t + 2000,
+                 .waker_tid = 200, .waker_tgid = 200});
+    k.Switch(0, {.t = t + 4000, .prev_tid = 100, .prev_tgid = 100,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE});
+    t += 10000;
+  }
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const auto switches = AllSwitches(*store);
+  ASSERT_EQ(switches.size(), 12u);
+  for (size_t i = 0; i < std::size(flags); i++) {
+    const auto& s = switches[4 * i + 2];
+    EXPECT_TRUE(s.wake);
+    EXPECT_EQ(s.wake_from_irq, flags[i] != 0);
+    EXPECT_EQ(s.waker == kNone, flags[i] != 0);
+  }
+}
+
 TEST(Merge, SwitchesStatesAndSummaries) {
   TempDir dir;
   KernelStreamBuilder k(kT0);
@@ -408,6 +441,7 @@ TEST(Merge, SwitchesStatesAndSummaries) {
   EXPECT_EQ(trace.threads()[switches[4].waker].tid, 200u);
   EXPECT_EQ(switches[5].prev_state, analysis::ThreadState::kDead);
   EXPECT_TRUE(switches[5].next_idle);
+  EXPECT_FALSE(switches[4].wake_from_irq);
   ASSERT_EQ(trace.kernel_spans().size(), 1u);
   EXPECT_EQ(trace.kernel_spans()[0].begin, Ns(kT0));
 

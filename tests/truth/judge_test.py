@@ -11,6 +11,7 @@ TRUTH = {
     "pid": 10, "cause": "loader-cpu-bound", "accepted": "",
     "culprit": "worker", "workers": [{"pid": 11}], "spinners": [],
     "lost_ns": 2_000_000_000, "cause_lost_ns": 2_000_000_000,
+    "gpu_idle_ns": 2_050_000_000,
 }
 REPORT = {
     "feeding": [{"process": {"pid": 10}, "idle_at_least_ns": 2_050_000_000,
@@ -20,7 +21,7 @@ REPORT = {
                   "lost_ns": 1_950_000_000, "culprits": [{"pid": 11}]}],
 }
 CONTROL = dict(TRUTH, cause="", accepted="gpu-bound", culprit="",
-               lost_ns=10_000_000, cause_lost_ns=0)
+               lost_ns=10_000_000, cause_lost_ns=0, gpu_idle_ns=10_000_000)
 CONTROL_REPORT = {
     "feeding": [{"process": {"pid": 10}, "idle_at_least_ns": 12_000_000,
                  "idle_at_most_ns": 50_000_000, "cold_start_ns": 0}],
@@ -60,6 +61,8 @@ class JudgeTest(unittest.TestCase):
                        first("pid", 99),
                        feed("idle_at_least_ns", 1_000_000_000),
                        feed("idle_at_least_ns", 3_000_000_000),
+                       # Within 10 % of what was lost, yet more than was idle.
+                       feed("idle_at_least_ns", 2_150_000_000),
                        feed("idle_at_most_ns", 1_000_000_000),
                        lambda r: r["feeding"].clear(),
                        lambda r: r["findings"].clear()):

@@ -10,6 +10,7 @@
 // The process asked for starts the trainer and, beside it and not as its
 // children, the external causes.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -315,12 +316,36 @@ struct Lost {
   uint64_t sleep = 0;
   uint64_t lock = 0;
   uint64_t copy = 0;   // pageable: inside the copy
-  // Part of load, host, touch and copy in which the thread was not on a CPU.
+  // Part of load, host, touch, copy and of the end of a wait for the GPU that
+  // had finished, in which the thread was not on a CPU.
   uint64_t runnable = 0;
   // Part of total in which the cgroup was out of quota, by the kernel's own
   // account. A sum over CPUs, so one thread must be what is waited for.
   uint64_t throttled = 0;
 };
+
+// How long this thread has waited for a CPU, by the kernel's account
+// (/proc/thread-self/schedstat); 0 where the kernel keeps none.
+uint64_t RunDelayNs() {
+  static const int fd = open("/proc/thread-self/schedstat", O_RDONLY);
+  char text[128] = "";
+  unsigned long long run = 0, delay = 0;
+  if (fd < 0 || pread(fd, text, sizeof text - 1, 0) <= 0 ||
+      sscanf(text, "%llu %llu", &run, &delay) != 2) {
+    return 0;
+  }
+  return delay;
+}
+
+// When the simulated GPU finished, and how long it was without work so far.
+void ReadGpu(cudaStream_t stream, uint64_t* end_ns, uint64_t* idle_ns) {
+  static const auto times =
+      reinterpret_cast<decltype(&fake_cuda_stream_times)>(
+          dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_cuda_stream_times"));
+  if (times == nullptr || times(stream, end_ns, idle_ns) != 0) {
+    Die("needs the simulated CUDA");
+  }
+}
 
 // Of this process's cgroup, set by EnterQuota(); "" = no quota.
 std::string cgroup_folder;
@@ -448,9 +473,13 @@ json Train(const Options& o) {
   uint64_t begin = Now();
   uint64_t drained = begin;  // 0 = work may be pending
   uint64_t throttled = ThrottledNs();  // when it drained
-  uint64_t gpu_ns = 0;
+  // From there to the return of the wait for it, without a CPU.
+  uint64_t tail_runnable = 0;
+  uint64_t gpu_ns = 0, gpu_end = 0, gpu_idle = 0, gpu_idle_before = 0;
+  ReadGpu(stream, &gpu_end, &gpu_idle_before);
   for (uint64_t step = 0; step < o.steps; step++) {
     Lost part;
+    part.runnable = std::exchange(tail_runnable, 0);
     if (!workers.empty()) {
       Part p(&part.wait, nullptr);
       if (!workers[step % workers.size()].channel->Take()) {
@@ -503,13 +532,22 @@ json Train(const Options& o) {
     }
     drained = 0;
     if (o.sync_every != 0 && (step + 1) % o.sync_every == 0) {
+      const uint64_t delay = RunDelayNs(), quota = ThrottledNs();
+      const uint64_t entered = Now();
       CUDA(cudaStreamSynchronize, stream);
-      drained = Now();
+      const uint64_t returned = Now();
+      ReadGpu(stream, &gpu_end, &gpu_idle);
+      // A wait that began after the GPU had finished tells nobody when that was.
+      drained = entered < gpu_end ? std::min(returned, gpu_end) : returned;
+      const uint64_t tail = returned - drained;
+      tail_runnable = std::min(tail, RunDelayNs() - delay);
       throttled = ThrottledNs();
+      throttled -= std::min(tail, throttled - quota);
     }
   }
   CUDA(cudaDeviceSynchronize);
   uint64_t end = Now();
+  ReadGpu(stream, &gpu_end, &gpu_idle);
   stop = true;
   if (sibling.joinable()) {
     sibling.join();
@@ -532,6 +570,9 @@ json Train(const Options& o) {
   truth["calls"] = calls;
   truth["gaps"] = gaps;
   truth["lost_ns"] = lost.total;
+  // All of it: also between launches, and while the trainer was kept from
+  // asking whether the GPU had finished.
+  truth["gpu_idle_ns"] = gpu_idle - gpu_idle_before;
   truth["parts"] = {{"wait", lost.wait},   {"load", lost.load},
                     {"host", lost.host},   {"touch", lost.touch},
                     {"sleep", lost.sleep}, {"lock", lost.lock},
