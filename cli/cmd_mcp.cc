@@ -40,7 +40,7 @@ constexpr size_t kMaxMessageBytes = 64u << 20;
 // An end of the input answers what was asked before it, within this.
 constexpr auto kLastAnswers = std::chrono::milliseconds(1500);
 constexpr auto kMost = std::chrono::seconds(120);  // for one question
-// HTTP does not tell when who asked is gone, and others wait meanwhile.
+// HTTP does not tell when who asked is gone, unless it listens for progress.
 constexpr auto kMostOverHttp = std::chrono::seconds(20);
 constexpr int kLookMs = 500;  // at the parent, and whether stdout is there
 

@@ -11,8 +11,9 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
-#include <future>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,8 @@ namespace {
 constexpr size_t kMaxMessageBytes = 64u << 20;
 constexpr size_t kMaxSessions = 32;
 constexpr time_t kReadSeconds = 5;
+// Between two looks whether a request still runs, and its client listens.
+constexpr auto kLook = std::chrono::milliseconds(200);
 constexpr const char* kSessionHeader = "Mcp-Session-Id";
 
 bool IsLoopbackName(std::string_view host) {
@@ -59,52 +62,107 @@ std::string RandomId() {
   return id;
 }
 
+// What an HTTP request waits for: progress, if it takes that, and its answer.
+class Pending {
+ public:
+  explicit Pending(std::string token) : token_(std::move(token)) {}
+  const std::string& token() const { return token_; }
+  void Add(const std::string& text, bool last) {
+    const std::lock_guard lock(mutex_);
+    messages_.push_back(text);
+    done_ = done_ || last;
+    changed_.notify_all();
+  }
+  // No answer will come: it was cancelled.
+  void End() {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  // The next message; "" if none came in that time. *over: nothing more will.
+  std::string Next(std::chrono::milliseconds most, bool* over) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, most,
+                      [this] { return done_ || !messages_.empty(); });
+    std::string text;
+    if (!messages_.empty()) {
+      text = std::move(messages_.front());
+      messages_.pop_front();
+    }
+    *over = done_ && messages_.empty();
+    return text;
+  }
+
+ private:
+  const std::string token_;  // of the progress it takes; "" = none
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> messages_;
+  bool done_ = false;
+};
+
 // A session, and the requests of HTTP that wait for its answers.
 class HttpSession {
  public:
   explicit HttpSession(const Offer& offer)
       : session_(offer, [this](const std::string& text) { Deliver(text); }) {}
 
-  // The answer to a request; "" where there is none (it was cancelled).
-  std::string Ask(const std::string& text, const std::string& id) {
-    std::future<std::string> answer;
+  std::shared_ptr<Pending> Begin(const std::string& text, const std::string& id,
+                                 const std::string& token) {
+    auto pending = std::make_shared<Pending>(token);
     {
       const std::lock_guard lock(mutex_);
-      if (waiting_.contains(id))
-        return R"({"jsonrpc":"2.0","id":null,"error":{"code":-32600,)"
-               R"("message":"a request with this id runs already"}})";
-      answer = waiting_[id].get_future();
+      if (!waiting_.emplace(id, pending).second) {
+        pending->Add(R"({"jsonrpc":"2.0","id":null,"error":{"code":-32600,)"
+                     R"("message":"a request with this id runs already"}})",
+                     true);
+        return pending;
+      }
     }
     session_.Receive(text);
-    // Cancelled ones are never answered: look now and then.
-    while (answer.wait_for(std::chrono::milliseconds(100)) !=
-           std::future_status::ready) {
-      if (!session_.WaitIdle(std::chrono::milliseconds(0))) continue;
-      if (answer.wait_for(std::chrono::milliseconds(50)) ==
-          std::future_status::ready)
-        break;
-      const std::lock_guard lock(mutex_);
-      waiting_.erase(id);
-      return "";
-    }
-    return answer.get();
+    return pending;
+  }
+  // Cancelled requests are never answered: they end when nothing runs.
+  void EndCancelled(const std::string& id, Pending* pending) {
+    if (session_.WaitIdle(std::chrono::milliseconds(0))) Forget(id, pending);
+  }
+  // Nobody waits for it any more.
+  void Cancel(const std::string& id, Pending* pending) {
+    session_.Receive(
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled",)"
+        R"("params":{"requestId":)" + id + "}}");
+    Forget(id, pending);
   }
   void Tell(const std::string& text) { session_.Receive(text); }
   void CancelAll() { session_.CancelAll(); }
 
  private:
+  void Forget(const std::string& id, Pending* pending) {
+    const std::lock_guard lock(mutex_);
+    const auto it = waiting_.find(id);
+    if (it == waiting_.end() || it->second.get() != pending) return;
+    waiting_.erase(it);
+    pending->End();
+  }
   void Deliver(const std::string& text) {
     const Json message = Json::parse(text, nullptr, false);
-    if (!message.is_object() || !message.contains("id")) return;  // progress
+    if (!message.is_object()) return;
     const std::lock_guard lock(mutex_);
-    const auto it = waiting_.find(message["id"].dump());
-    if (it == waiting_.end()) return;
-    it->second.set_value(text);
-    waiting_.erase(it);
+    if (message.contains("id")) {
+      const auto it = waiting_.find(message["id"].dump());
+      if (it == waiting_.end()) return;
+      it->second->Add(text, true);
+      waiting_.erase(it);
+      return;
+    }
+    const std::string token =
+        message.value("/params/progressToken"_json_pointer, Json()).dump();
+    for (const auto& [id, pending] : waiting_)
+      if (pending->token() == token) pending->Add(text, false);
   }
 
   std::mutex mutex_;
-  std::map<std::string, std::promise<std::string>> waiting_;  // by id
+  std::map<std::string, std::shared_ptr<Pending>> waiting_;  // by id
   Session session_;  // last: its thread ends before the rest goes
 };
 
@@ -251,6 +309,10 @@ class HttpServer {
       }
       session = it->second.first;
     }
+    if (TakesProgress(request, message)) {
+      Stream(std::move(session), message, request.body, response);
+      return;
+    }
     std::string answer;
     if (message.is_array() && !message.empty()) {  // a batch (2025-03-26)
       for (const Json& one : message)
@@ -279,7 +341,63 @@ class HttpServer {
     const bool has_id = object && message.contains("id") &&
                         (message["id"].is_string() ||
                          message["id"].is_number_integer());
-    return session->Ask(text, has_id ? message["id"].dump() : "null");
+    const std::string key = has_id ? message["id"].dump() : "null";
+    const auto pending = session->Begin(text, key, "");
+    for (bool over = false;;) {
+      std::string answer = pending->Next(kLook, &over);
+      if (over) return answer;
+      session->EndCancelled(key, pending.get());
+    }
+  }
+
+  // Asked for a stream of events, and for word of its progress.
+  static bool TakesProgress(const httplib::Request& request,
+                            const Json& message) {
+    return message.is_object() && message.contains("method") &&
+           message.contains("id") &&
+           (message["id"].is_string() || message["id"].is_number_integer()) &&
+           !TokenOf(message).is_null() &&
+           request.get_header_value("Accept").find("text/event-stream") !=
+               std::string::npos;
+  }
+  static Json TokenOf(const Json& message) {
+    const Json* at = &message;
+    for (const char* name : {"params", "_meta", "progressToken"}) {
+      if (!at->is_object()) return nullptr;
+      const auto it = at->find(name);
+      if (it == at->end()) return nullptr;
+      at = &*it;
+    }
+    return *at;
+  }
+
+  // The progress and the answer of one request as server-sent events. A client
+  // that has gone cannot come back for the answer, so its request is cancelled.
+  static void Stream(std::shared_ptr<HttpSession> session, const Json& message,
+                     const std::string& text, httplib::Response* response) {
+    const std::string key = message["id"].dump();
+    const auto pending = session->Begin(text, key, TokenOf(message).dump());
+    response->set_header("Cache-Control", "no-cache");
+    response->set_chunked_content_provider(
+        "text/event-stream",
+        [session, pending, key](size_t, httplib::DataSink& sink) {
+          bool over = false;
+          std::string event = pending->Next(kLook, &over);
+          if (!event.empty())
+            event = "event: message\ndata: " + event + "\n\n";
+          else if (!over)
+            event = ": it goes on\n\n";
+          if (!event.empty() && !sink.write(event.data(), event.size()))
+            return false;
+          if (over)
+            sink.done();
+          else
+            session->EndCancelled(key, pending.get());
+          return true;
+        },
+        [session, pending, key](bool whole) {
+          if (!whole) session->Cancel(key, pending.get());
+        });
   }
 
   const Offer& offer_;

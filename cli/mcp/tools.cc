@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -36,14 +38,6 @@ constexpr size_t kReportsKept = 4;
 
 // ---- stores -----------------------------------------------------------------
 
-struct Trace {
-  std::string path;
-  std::unique_ptr<merge::TraceReader> reader;
-  std::unique_ptr<query::Database> sql;
-  std::chrono::seconds most{0};  // for one question
-  std::map<std::string, Json> reports;  // by window and pid
-};
-
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -61,44 +55,81 @@ FileIdentity IdentityOf(const std::string& store) {
   return {st.st_dev, st.st_ino, st.st_size, st.st_mtim};
 }
 
+struct Trace {
+  std::string path;
+  FileIdentity opened;  // taken first: what changed meanwhile is opened again
+  std::unique_ptr<merge::TraceReader> reader;
+  std::unique_ptr<query::Database> sql;
+  std::chrono::seconds most{0};  // for one question
+  std::map<std::string, Json> reports;  // by window and pid
+};
+
 Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path) {
   auto trace = std::make_unique<Trace>();
   trace->path = path;
+  trace->opened = IdentityOf(path);
   INGERO_ASSIGN_OR_RETURN(trace->reader, merge::OpenTrace(path));
   INGERO_ASSIGN_OR_RETURN(trace->sql, query::Database::Open(*trace->reader));
   return trace;
 }
 
-// The store that is served.
+// The store that is served, opened once for each question that runs at the same
+// time: a reader and its SQL are one thread's. Sessions of HTTP have threads of
+// their own. Who finds all in use waits.
 class Served {
  public:
   Served(std::string db, std::chrono::seconds most)
       : db_(std::move(db)), most_(most) {}
-  // Held while it is asked: sessions of HTTP have threads of their own.
-  std::mutex& mutex() { return mutex_; }
-  Result<Trace*> Open() {
+  using Lease = std::unique_ptr<Trace, std::function<void(Trace*)>>;
+
+  Result<Lease> Open() {
     std::string path = db_;
     if (path.empty()) {
       INGERO_ASSIGN_OR_RETURN(merge::FoundStore newest,
                               merge::FindNewestStore(DefaultTraceDirs()));
       path = newest.path;
     }
-    const FileIdentity now = IdentityOf(path);
-    if (trace_ == nullptr || trace_->path != path || !(now == opened_)) {
-      trace_ = nullptr;
-      INGERO_ASSIGN_OR_RETURN(trace_, OpenTrace(path));
-      trace_->most = most_;
-      opened_ = now;
+    std::unique_ptr<Trace> trace;
+    {
+      std::unique_lock lock(mutex_);
+      returned_.wait(lock, [this] { return in_use_ < kOpenAtOnce; });
+      ++in_use_;
+      // The newest first: it has the reports that were asked for last.
+      const FileIdentity now = IdentityOf(path);
+      while (trace == nullptr && !idle_.empty()) {
+        if (idle_.back()->path == path && idle_.back()->opened == now)
+          trace = std::move(idle_.back());
+        idle_.pop_back();
+      }
     }
-    return trace_.get();
+    if (trace == nullptr) {
+      auto opened = OpenTrace(path);
+      if (!opened.ok()) {
+        Return(nullptr);
+        return opened.status();
+      }
+      trace = std::move(*opened);
+      trace->most = most_;
+    }
+    return Lease(trace.release(), [this](Trace* t) { Return(t); });
   }
 
  private:
+  static constexpr int kOpenAtOnce = 8;
+
+  void Return(Trace* trace) {
+    const std::lock_guard lock(mutex_);
+    if (trace != nullptr) idle_.emplace_back(trace);
+    --in_use_;
+    returned_.notify_one();
+  }
+
   std::string db_;
   const std::chrono::seconds most_;
   std::mutex mutex_;
-  std::unique_ptr<Trace> trace_;
-  FileIdentity opened_;
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<Trace>> idle_;
+  int in_use_ = 0;
 };
 
 ToolResult Fail(const std::string& what) { return {{{"error", what}}, true}; }
@@ -119,9 +150,9 @@ struct Asked {
   analysis::ReportOptions options;
   Interval window;
 };
-Result<Asked> Ask(Served* served, const Json& arguments) {
+Result<Asked> Ask(Trace* trace, const Json& arguments) {
   Asked asked{};
-  INGERO_ASSIGN_OR_RETURN(asked.trace, served->Open());
+  asked.trace = trace;
   const merge::TraceReader& reader = *asked.trace->reader;
   const WindowOptions window{TextArgument(arguments, "since"),
                              TextArgument(arguments, "from"),
@@ -438,11 +469,9 @@ ToolResult SlowestCalls(const Asked& asked, const Json& arguments,
           false};
 }
 
-ToolResult RunSql(Served* served, const Json& arguments, Running* running) {
-  auto trace = served->Open();
-  if (!trace.ok()) return Fail(trace.status().message());
+ToolResult RunSql(Trace* trace, const Json& arguments, Running* running) {
   auto rows = Select(
-      *trace, TextArgument(arguments, "sql"),
+      trace, TextArgument(arguments, "sql"),
       static_cast<size_t>(NumberArgument(arguments, "limit", 100)), running);
   if (!rows.ok()) return Fail(rows.status().message());
   return {{{"columns", rows->columns},
@@ -462,13 +491,12 @@ std::map<std::string, int64_t> LostByCause(const Json& report) {
   return lost;
 }
 
-ToolResult CompareTraces(Served* served, const Json& arguments, Running*) {
-  auto asked = Ask(served, Json::object());
-  if (!asked.ok()) return Fail(asked.status().message());
+ToolResult CompareTraces(Trace* trace, const Json& arguments, Running*) {
   auto other = OpenTrace(TextArgument(arguments, "other_db"));
   if (!other.ok()) return Fail(other.status().message());
   const Asked theirs{other->get(), {}, (*other)->reader->span()};
-  const Json &a = ReportOf(*asked), &b = ReportOf(theirs);
+  const Asked ours{trace, {}, trace->reader->span()};
+  const Json &a = ReportOf(ours), &b = ReportOf(theirs);
 
   Json causes = Json::array();
   std::map<std::string, int64_t> lost_a = LostByCause(a), lost_b = LostByCause(b);
@@ -575,8 +603,7 @@ std::string Document(const char* begin, const char* end) {
 }
 
 std::string SqlSchema(Served* served) {
-  const std::lock_guard lock(served->mutex());
-  auto trace = served->Open();
+  const auto trace = served->Open();
   if (!trace.ok()) throw std::runtime_error(trace.status().message());
   std::string text;
   for (const query::Table& t : (*trace)->sql->tables()) {
@@ -639,15 +666,16 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
                        1000)},
       {"cursor", Text("next_cursor of the answer before")}};
   const Json both = With(part, pages);
-  using OfStore = ToolResult (*)(Served*, const Json&, Running*);
+  using OfStore = ToolResult (*)(Trace*, const Json&, Running*);
   using OfPart = ToolResult (*)(const Asked&, const Json&, Running*);
   const auto tool = [&](const char* name, const char* title,
                         const char* description, Json input,
                         OfStore function) {
     return Tool{name, title, description, std::move(input),
                 [served, function](const Json& arguments, Running* running) {
-                  const std::lock_guard lock(served->mutex());
-                  return function(served.get(), arguments, running);
+                  const auto trace = served->Open();
+                  return trace.ok() ? function(trace->get(), arguments, running)
+                                    : Fail(trace.status().message());
                 }};
   };
   // Those that take a part of the recording.
@@ -656,8 +684,9 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
                              OfPart function) {
     return Tool{name, title, description, std::move(input),
                 [served, function](const Json& arguments, Running* running) {
-                  const std::lock_guard lock(served->mutex());
-                  auto asked = Ask(served.get(), arguments);
+                  const auto trace = served->Open();
+                  if (!trace.ok()) return Fail(trace.status().message());
+                  const auto asked = Ask(trace->get(), arguments);
                   return asked.ok() ? function(*asked, arguments, running)
                                     : Fail(asked.status().message());
                 }};
@@ -718,13 +747,11 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
       {"ingero://report", "Report", "What `ingero explain` prints",
        "text/plain",
        [served] {
-         const std::lock_guard lock(served->mutex());
-         auto asked = Ask(served.get(), Json::object());
-         if (!asked.ok()) throw std::runtime_error(asked.status().message());
+         const auto trace = served->Open();
+         if (!trace.ok()) throw std::runtime_error(trace.status().message());
          TextOptions text;
          text.columns = 100;
-         return RenderText(analysis::BuildReport(*asked->trace->reader, {}),
-                           text);
+         return RenderText(analysis::BuildReport(*(*trace)->reader, {}), text);
        }},
       {"ingero://report-schema", "Schema of the report", "JSON schema",
        "application/schema+json",

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -160,6 +161,104 @@ class HttpTest(unittest.TestCase):
         time.sleep(0.3)
         self.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.process.wait(30), 0)
+        asking.join(30)
+
+    def question(self, number, sql, token=None):
+        params = {"name": "run_sql", "arguments": {"sql": sql}}
+        if token is not None:
+            params["_meta"] = {"progressToken": token}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call",
+                "params": params}
+
+    def test_a_question_is_answered_beside_another_sessions_long_one(self):
+        self.serve()
+        session, other = self.initialize(), self.initialize()
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(self.request(
+            self.question(7, ENDLESS), session=session)[0]))
+        asking.start()
+        time.sleep(0.3)
+        data = self.request(self.question(1, "SELECT 2 AS two"),
+                            session=other)[2]
+        self.assertEqual(json.loads(data)["result"]["structuredContent"]
+                         ["rows"], [{"two": 2}])
+        self.assertEqual(answers, [])
+        self.request({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                      "params": {"requestId": 7}}, session=session)
+        asking.join(30)
+        self.assertEqual(answers, [202])
+
+    def stream(self, body, session):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port,
+                                                timeout=60)
+        connection.request("POST", "/mcp", json.dumps(body), {
+            "Mcp-Session-Id": session,
+            "Accept": "application/json, text/event-stream"})
+        response = connection.getresponse()
+        self.assertEqual(response.getheader("Content-Type"),
+                         "text/event-stream")
+        return connection, response
+
+    def events(self, response):
+        for line in response:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def test_progress_comes_as_events(self):
+        self.serve()
+        session = self.initialize()
+        for token in ("t", 5):
+            connection, response = self.stream(
+                self.question(9, ENDLESS, token), session)
+            said = []
+            for event in self.events(response):
+                self.assertEqual(event["method"], "notifications/progress")
+                self.assertEqual(event["params"]["progressToken"], token)
+                said.append(event["params"]["progress"])
+                if len(said) == 2:
+                    self.request({"jsonrpc": "2.0",
+                                  "method": "notifications/cancelled",
+                                  "params": {"requestId": 9}}, session=session)
+            self.assertEqual(said, sorted(set(said)))
+            self.assertGreaterEqual(len(said), 2)
+            connection.close()
+        # Short ones: just the answer. Without a token, plain JSON.
+        connection, response = self.stream(
+            self.question(10, "SELECT 2 AS two", "t"), session)
+        answers = list(self.events(response))
+        self.assertEqual([a["id"] for a in answers], [10])
+        self.assertFalse(answers[0]["result"]["isError"])
+        connection.close()
+        for wrong in ({}, [], "x", {"_meta": 3}, {"_meta": {}}):
+            status, headers, data = self.request(
+                {"jsonrpc": "2.0", "id": 11, "method": "tools/list",
+                 "params": wrong}, session=session,
+                Accept="application/json, text/event-stream")
+            self.assertEqual((status, headers["Content-Type"]),
+                             (200, "application/json"), data)
+
+    def test_who_hangs_up_on_a_stream_asks_no_more(self):
+        self.serve()
+        session = self.initialize()
+        connection, response = self.stream(
+            self.question(1, ENDLESS, "t"), session)
+        next(self.events(response))
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        response.close()
+        connection.close()
+        # What a session asks runs one after another: this one comes when that
+        # has ended, which takes 20 s where nothing cancels it. The other
+        # session's, begun at the same time, is the clock.
+        other, answers = self.initialize(), []
+        asking = threading.Thread(target=lambda: answers.append(self.request(
+            self.question(7, ENDLESS), session=other)[0]))
+        asking.start()
+        data = self.request(self.question(2, "SELECT 2 AS two"),
+                            session=session)[2]
+        self.assertFalse(json.loads(data)["result"]["isError"])
+        self.assertEqual(answers, [])
+        self.request({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                      "params": {"requestId": 7}}, session=other)
         asking.join(30)
 
 
