@@ -23,8 +23,6 @@
 // calls and nothing else, for counting instructions (shim_instructions.sh).
 #include <benchmark/benchmark.h>
 #include <concurrentqueue.h>
-#include <dlfcn.h>
-#include <link.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -41,7 +39,6 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +48,8 @@
 
 #ifdef BENCH_OBJECT
 #include <bpf/libbpf.h>
+
+#include "bench/file_offset.h"
 #endif
 
 extern "C" {
@@ -307,30 +306,10 @@ void ConcurrentQueue(benchmark::State& state) {
 }
 
 #ifdef BENCH_OBJECT
-// Offset in its file of a function of this process.
-std::optional<std::pair<std::string, size_t>> InFile(void* function) {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (!dladdr1(function, &info, reinterpret_cast<void**>(&map),
-               RTLD_DL_LINKMAP))
-    return std::nullopt;
-  const auto address = reinterpret_cast<uintptr_t>(function) - map->l_addr;
-  const auto* base = reinterpret_cast<const char*>(info.dli_fbase);
-  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(base);
-  const auto* segments =
-      reinterpret_cast<const ElfW(Phdr)*>(base + header->e_phoff);
-  for (int i = 0; i < header->e_phnum; ++i)
-    if (segments[i].p_type == PT_LOAD &&
-        address - segments[i].p_vaddr < segments[i].p_filesz)
-      return std::pair(std::string(info.dli_fname),
-                       address - segments[i].p_vaddr + segments[i].p_offset);
-  return std::nullopt;
-}
-
 void UprobeUretprobe(benchmark::State& state) {
   libbpf_set_print([](libbpf_print_level, const char*, va_list) { return 0; });
   bpf_object* object = bpf_object__open_file(BENCH_OBJECT, nullptr);
-  const auto where = InFile(reinterpret_cast<void*>(probed_5));
+  const auto where = FileOffset(reinterpret_cast<void*>(probed_5));
   if (!object || bpf_object__load(object) != 0 || !where) {
     state.SkipWithError("cannot load its BPF programs; it needs root");
     return;
