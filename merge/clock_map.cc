@@ -11,9 +11,17 @@ namespace {
 // good for.
 constexpr double kNominalRateError = 500e-6;
 
+// Where ticks go on and CLOCK_MONOTONIC does not, the machine was suspended. No
+// slew comes near.
+constexpr double kStoppedRate = 0.5;
+
+// A damaged sample is alone. More that go backwards are a counter that began
+// anew: what was before and what after it cannot be told apart.
+constexpr size_t kBackwardShare = 8;
+
 // Sorts; drops what repeats or goes backwards, and samples much wider than the
 // usual (preempted between the two reads of the TSC).
-std::vector<Knot> Usable(std::vector<Knot> knots) {
+std::vector<Knot> Usable(std::vector<Knot> knots, bool* went_back) {
   if (knots.empty()) return knots;
   std::sort(knots.begin(), knots.end(),
             [](const Knot& a, const Knot& b) { return a.ticks < b.ticks; });
@@ -24,13 +32,19 @@ std::vector<Knot> Usable(std::vector<Knot> knots) {
   const uint64_t limit = 8 * std::max<uint64_t>(windows[windows.size() / 2],
                                                 100);
   std::vector<Knot> usable;
+  size_t backward = 0;
   for (const Knot& k : knots) {
     if (k.window_ticks > limit) continue;
-    if (!usable.empty() && (k.ticks == usable.back().ticks ||
-                            k.mono_ns <= usable.back().mono_ns))
-      continue;
+    if (!usable.empty()) {
+      if (k.ticks == usable.back().ticks) continue;
+      if (k.mono_ns <= usable.back().mono_ns) {
+        ++backward;
+        continue;
+      }
+    }
     usable.push_back(k);
   }
+  *went_back |= backward > 1 && backward > knots.size() / kBackwardShare;
   return usable;
 }
 
@@ -62,9 +76,15 @@ ClockMap ClockMap::Identity(int64_t offset_ns) {
 }
 
 std::optional<ClockMap> ClockMap::Fit(std::vector<Knot> host,
-                                      std::vector<Knot> own, uint64_t hz) {
-  host = Usable(std::move(host));
-  own = Usable(std::move(own));
+                                      std::vector<Knot> own, uint64_t hz,
+                                      std::string* why) {
+  const auto refuse = [&](const char* reason) {
+    if (why != nullptr) *why = reason;
+    return std::nullopt;
+  };
+  bool went_back = false;
+  host = Usable(std::move(host), &went_back);
+  own = Usable(std::move(own), &went_back);
   ClockMap map;
   map.uses_host_ = !host.empty();
   if (!host.empty()) {
@@ -74,22 +94,43 @@ std::optional<ClockMap> ClockMap::Fit(std::vector<Knot> host,
     });
   }
   own.insert(own.end(), host.begin(), host.end());
-  map.knots_ = Usable(std::move(own));
+  map.knots_ = Usable(std::move(own), &went_back);
   std::vector<Knot>& knots = map.knots_;
-  if (knots.empty()) return std::nullopt;
+  if (went_back)
+    return refuse(
+        "the CPU's time stamp counter began anew meanwhile (a suspend, a "
+        "virtual machine that was moved)");
+  if (knots.empty()) return refuse("it holds no clock sample");
+  map.stopped_.assign(knots.size(), false);
   if (knots.size() == 1) {
-    if (hz == 0) return std::nullopt;
+    if (hz == 0)
+      return refuse("it holds one clock sample only, and not the clock's rate");
     map.overall_slope_ = 1e9 / static_cast<double>(hz);
   } else {
-    map.overall_slope_ = SlopeOf(knots.front(), knots.back());
+    std::vector<double> slopes;
+    for (size_t i = 0; i + 1 < knots.size(); ++i)
+      slopes.push_back(SlopeOf(knots[i], knots[i + 1]));
+    std::vector<double> sorted = slopes;
+    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2,
+                     sorted.end());
+    const double usual = sorted[sorted.size() / 2];
+    double ns = 0, ticks = 0;
+    for (size_t i = 0; i < slopes.size(); ++i) {
+      map.stopped_[i] = slopes[i] < kStoppedRate * usual;
+      if (map.stopped_[i]) continue;
+      ns += static_cast<double>(knots[i + 1].mono_ns - knots[i].mono_ns);
+      ticks += TicksBetween(knots[i].ticks, knots[i + 1].ticks);
+    }
+    map.overall_slope_ = ns / ticks;
   }
   if (!(map.overall_slope_ > 0) || map.overall_slope_ > 1e6)
-    return std::nullopt;
+    return refuse("its clock samples tell an impossible rate");
 
   uint64_t widest = 0;
   for (const Knot& k : knots) widest = std::max(widest, k.window_ticks);
   double miss = 0;
   for (size_t i = 1; i + 1 < knots.size(); ++i) {
+    if (map.stopped_[i - 1] || map.stopped_[i]) continue;
     const double at =
         static_cast<double>(knots[i - 1].mono_ns) +
         SlopeOf(knots[i - 1], knots[i + 1]) *
@@ -132,7 +173,13 @@ int64_t ClockMap::ToNs(uint64_t ticks) const {
     i = static_cast<size_t>(after - knots_.begin()) - 1;
     hint_ = i;
   }
-  return near_line(knots_[i], SlopeOf(knots_[i], knots_[i + 1]));
+  const Knot& before = knots_[i];
+  const Knot& after = knots_[i + 1];
+  if (!stopped_[i]) return near_line(before, SlopeOf(before, after));
+  const bool first =
+      TicksBetween(before.ticks, ticks) < TicksBetween(ticks, after.ticks);
+  return std::clamp(near_line(first ? before : after, overall_slope_),
+                    before.mono_ns, after.mono_ns);
 }
 
 }  // namespace ingero::merge

@@ -499,7 +499,7 @@ void CudaStream::FindBadCalls(Block* block, std::string_view records,
         const uint64_t last =
             calls.empty() ? clock->last_end : calls.back().end;
         const bool wrong =
-            call.end_ticks < call.start_ticks ||
+            call.start_ticks == 0 || call.end_ticks < call.start_ticks ||
             (f != functions_.end() && call.words_used > 0 &&
              f->second.words[call.words_used - 1] == INGERO_WORD_NONE) ||
             (clock->sampled &&
@@ -604,7 +604,7 @@ void CudaStream::DropFalseInFlight(Block* block, const SlotClock& clock) {
       whole = false;
       continue;
     }
-    if (!whole || f.func > UINT16_MAX ||
+    if (!whole || f.func > UINT16_MAX || f.start_ticks == 0 ||
         f.start_ticks + kOrderSlackTicks < outer) {
       f.func = 0;
       whole = false;

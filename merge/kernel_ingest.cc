@@ -26,6 +26,9 @@ constexpr size_t kThreadsPerKeyframeSecond = 4096;
 constexpr int64_t kLeastKeyframeNs = 200'000'000;
 constexpr size_t kSwitchesPerKeyframe = 16'384;
 constexpr size_t kSwitchesPerKeyframeThread = 64;
+// Where they are few, to replay them costs less than to store keyframes.
+constexpr size_t kFewSwitches = 2048;
+constexpr int64_t kMostKeyframeNs = 10 * kSecondNs;
 
 int64_t FloorSecond(int64_t t) {
   int64_t s = t / kSecondNs * kSecondNs;
@@ -124,9 +127,10 @@ class Timelines {
   std::vector<ThreadIndex> dirty_;
   int64_t origin_ = 0;
   int64_t second_ = INT64_MIN;
-  int64_t next_keyframe_ = INT64_MIN;  // at the latest
+  int64_t next_keyframe_ = INT64_MIN;
   int64_t soonest_keyframe_ = INT64_MIN;
-  size_t switches_to_keyframe_ = kSwitchesPerKeyframe;  // before the next one
+  size_t switches_ = 0;  // since the last one
+  size_t many_switches_ = kSwitchesPerKeyframe;
 };
 
 std::array<uint64_t, sched_summary_table::kCount> Timelines::NewRow(
@@ -181,7 +185,8 @@ Status Timelines::Keyframe(int64_t t) {
       t + kSecondNs *
               static_cast<int64_t>(1 + listed / kThreadsPerKeyframeSecond);
   soonest_keyframe_ = t + kLeastKeyframeNs;
-  switches_to_keyframe_ =
+  switches_ = 0;
+  many_switches_ =
       std::max(kSwitchesPerKeyframe, kSwitchesPerKeyframeThread * listed);
   return {};
 }
@@ -191,8 +196,10 @@ Status Timelines::Advance(int64_t t) {
     next_keyframe_ = t + kSecondNs;
     soonest_keyframe_ = t + kLeastKeyframeNs;
   }
-  if (t >= next_keyframe_ ||
-      (switches_to_keyframe_ == 0 && t >= soonest_keyframe_))
+  const bool due = t >= next_keyframe_ &&
+                   (switches_ >= kFewSwitches ||
+                    t >= next_keyframe_ + kMostKeyframeNs);
+  if (due || (switches_ >= many_switches_ && t >= soonest_keyframe_))
     INGERO_RETURN_IF_ERROR(Keyframe(t));
   const int64_t second = FloorSecond(t);
   if (second > second_) {
@@ -250,7 +257,7 @@ Status Timelines::OnSwitch(std::span<const uint64_t> row, uint16_t cpu) {
   const auto t = static_cast<int64_t>(row[kT]);
   const uint64_t flags = row[kFlags];
   INGERO_RETURN_IF_ERROR(Advance(t));
-  if (switches_to_keyframe_ > 0) --switches_to_keyframe_;
+  ++switches_;
 
   if (row[kPrevTid] != 0) {
     const ThreadIndex thread =
@@ -486,6 +493,66 @@ Status PutFrom(const std::string& block, const TableSchema& schema,
   return writer->PutRows(&kept, owner);
 }
 
+// Small blocks, as the companion writes them of a CPU with little to do, joined
+// by table and owner: a few rows cost more bytes each than many, in their block
+// and in the store. Others stay as they are.
+class Joiner {
+ public:
+  explicit Joiner(StoreWriter* writer) : writer_(writer) {}
+  Status Put(std::string block, const TableSchema& schema) {
+    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
+    Waiting& w = waiting_[{p.table, p.owner}];
+    // A newer writer's columns would be lost on the way through rows.
+    const bool small = p.rows < kJoinedRows / 2 &&
+                       p.raw_bytes < kJoinedBytes / 2 &&
+                       p.columns == schema.columns.size();
+    if (w.rows > 0 && (!small || w.rows + p.rows > kJoinedRows ||
+                       w.raw_bytes + p.raw_bytes > kJoinedBytes))
+      INGERO_RETURN_IF_ERROR(Flush(p.owner, &w));
+    if (!small) return writer_->PutBlock(std::move(block));
+    w.schema = &schema;
+    w.rows += p.rows;
+    w.raw_bytes += p.raw_bytes;
+    w.blocks.push_back(std::move(block));
+    return {};
+  }
+  Status Finish() {
+    for (auto& [key, w] : waiting_)
+      INGERO_RETURN_IF_ERROR(Flush(key.second, &w));
+    return {};
+  }
+
+ private:
+  static constexpr size_t kJoinedRows = 4096;
+  static constexpr size_t kJoinedBytes = 1 << 20;  // before they are coded
+  struct Waiting {
+    const TableSchema* schema = nullptr;
+    std::vector<std::string> blocks;  // coded: they wait for long
+    size_t rows = 0, raw_bytes = 0;
+  };
+  Status Flush(uint32_t owner, Waiting* w) {
+    if (w->blocks.size() == 1) {
+      INGERO_RETURN_IF_ERROR(writer_->PutBlock(std::move(w->blocks.front())));
+    } else if (w->blocks.size() > 1) {
+      joined_.schema = w->schema;
+      joined_.Clear();
+      for (const std::string& block : w->blocks) {
+        INGERO_RETURN_IF_ERROR(DecodeBlock(block, *w->schema, &rows_));
+        for (size_t r = 0; r < rows_.size(); ++r)
+          joined_.Append(rows_.row(r),
+                         w->schema->has_text ? rows_.texts[r] : "");
+      }
+      INGERO_RETURN_IF_ERROR(writer_->PutRows(&joined_, owner));
+    }
+    *w = {};
+    return {};
+  }
+
+  StoreWriter* writer_;
+  std::map<std::pair<uint16_t, uint32_t>, Waiting> waiting_;
+  Rows rows_, joined_;
+};
+
 }  // namespace
 
 Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
@@ -493,6 +560,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                     KernelFacts* facts,
                     const std::function<void(double, uint64_t)>& progress) {
   std::vector<BlockRef> switches, tasks;
+  Joiner joiner(writer);
   Chains chains;
   std::vector<int64_t> from(streams.size(), INT64_MIN);
   int64_t covered = INT64_MIN;
@@ -518,7 +586,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
         INGERO_RETURN_IF_ERROR(
             PutFrom(bytes, *schema, ref.owner, from[i], writer));
       else
-        INGERO_RETURN_IF_ERROR(writer->PutBlock(bytes));
+        INGERO_RETURN_IF_ERROR(joiner.Put(bytes, *schema));
       if (ref.table == switch_table::kSchema.id) {
         const Ns begin(std::max(ref.first_ns, from[i])), end(ref.last_ns + 1);
         switch_span = switch_span.empty()
@@ -586,6 +654,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
     if (!switch_span.empty()) facts->spans.push_back(switch_span);
   }
 
+  INGERO_RETURN_IF_ERROR(joiner.Finish());
   chains.EndOfLosses();
 
   const BlockReader read = [&](const BlockRef& ref, std::string* out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel streams into the store: blocks as they are, and what one pass over
+// Kernel streams into the store: blocks, small ones joined, and what one pass over
 // all switches and tasks in time order yields: processes and threads,
 // keyframes, scheduling by second, and the switches that the kernel did not
 // show (breaks in a CPU's chain).

@@ -252,6 +252,7 @@ struct CudaInput {
   Interval plausible;  // in which its calls can lie
   StreamInfo info;
   std::optional<ClockMap> clock;
+  std::string no_clock;  // why there is none
   Interval span;
   analysis::ProcessIndex process = analysis::kNone;
   bool joined = false;
@@ -448,7 +449,7 @@ Status Merger::WriteEvents(StoreWriter* writer) {
       c.clock = ClockMap::Identity(s.header().monotonic_offset_ns);
     else
       c.clock = ClockMap::Fit(kernel_facts_.knots, s.knots(),
-                              s.header().tsc_hz);
+                              s.header().tsc_hz, &c.no_clock);
     c.span = {Ns(s.created_ns()), Ns(s.created_ns())};
     if (c.clock && s.first_ticks() != 0)
       c.span = {Ns(c.clock->ToNs(s.first_ticks())),
@@ -564,6 +565,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   std::map<uint32_t, uint64_t> layers;
   uint32_t index = 0;
   uint64_t joined = 0;
+  size_t no_clock = 0;
   for (const CudaInput& c : cuda_) {
     const CudaStream& s = *c.stream;
     const ingero_stream_header& h = s.header();
@@ -591,8 +593,12 @@ Status Merger::WriteDescription(StoreWriter* writer) {
                  Ns(c.clock->ToNs(l.last_ticks))};
       lose(range, l.loss, l.count);
     }
-    if (!c.clock)
+    if (!c.clock) {
       lose(c.span, INGERO_LOSS_NO_CLOCK, std::max<uint64_t>(s.calls(), 1));
+      facts.Add(fmt::format("no_clock.{}", no_clock++), 0,
+                fmt::format("{}: its calls have no place in time: {}",
+                            FileName(s.path()), c.no_clock));
+    }
     INGERO_RETURN_IF_ERROR(
         writer->PutRows(&losses, kStreamLossOwner + index));
     uint64_t flags = 0;

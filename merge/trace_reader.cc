@@ -313,10 +313,10 @@ const std::string& TraceReader::FactText(const std::string& name) const {
   return it == facts_.end() ? kEmpty : it->second.second;
 }
 
-std::vector<std::string> TraceReader::StoredMissing() const {
+std::vector<std::string> TraceReader::Lines(const std::string& name) const {
   std::vector<std::string> lines;
   for (size_t i = 0;; ++i) {
-    const std::string& line = FactText(fmt::format("missing.{}", i));
+    const std::string& line = FactText(fmt::format("{}.{}", name, i));
     if (line.empty()) return lines;
     lines.push_back(line);
   }
@@ -896,7 +896,8 @@ TraceFacts TraceReader::facts() const {
     f.missing.push_back(
         "no traced process was found in the kernel stream: their threads' "
         "states are not known");
-  for (std::string& line : StoredMissing()) f.missing.push_back(std::move(line));
+  for (const char* name : {"missing", "no_clock"})
+    for (std::string& line : Lines(name)) f.missing.push_back(std::move(line));
   if (unreadable_blocks() > 0)
     f.missing.push_back(fmt::format(
         "{} blocks could not be read: the store was changed or cut meanwhile; "

@@ -89,7 +89,9 @@ class TraceReader : public analysis::ReportSource,
   int64_t Fact(const std::string& name) const;
   const std::string& FactText(const std::string& name) const;
   // What the merge left out or found damaged, a line each.
-  std::vector<std::string> StoredMissing() const;
+  std::vector<std::string> StoredMissing() const { return Lines("missing"); }
+  // The texts of the facts name.0, name.1, ...
+  std::vector<std::string> Lines(const std::string& name) const;
   const StoreFile& file() const { return *file_; }
   // (process, kernel word) -> demangled name; "" = not known.
   const std::string& KernelName(analysis::ProcessIndex process,

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace ingero::merge {
 namespace {
@@ -94,6 +96,99 @@ TEST(ClockMap, OneSampleNeedsANominalRate) {
   EXPECT_NEAR(static_cast<double>(map->ToNs(Tsc(kBase + 1'000'000'000)) -
                                   kBase - 1'000'000'000),
               0, static_cast<double>(map->error_ns()));
+}
+
+// CASES 35: the nominal rate, as a VM tells it, is 200 ppm off.
+TEST(ClockMap, AWrongNominalRateDoesNotCountWhereThereAreSamples) {
+  const uint64_t nominal = 3'100'620'000;
+  const auto map = ClockMap::Fit(
+      {}, Knots(kBase, kBase + 10'000'000'000, 100'000'000), nominal);
+  ASSERT_TRUE(map);
+  EXPECT_LE(map->error_ns(), 15);
+  for (int64_t t = kBase; t < kBase + 10'000'000'000; t += 7'654'321)
+    EXPECT_NEAR(static_cast<double>(map->ToNs(Tsc(t)) - t), 0, 2);
+  // With one sample it is all there is, and the bound is for a second.
+  const auto one =
+      ClockMap::Fit({}, {{Tsc(kBase), kBase, 60}}, nominal);
+  ASSERT_TRUE(one);
+  const int64_t t = kBase + 1'000'000'000;
+  const int64_t off = std::abs(one->ToNs(Tsc(t)) - t);
+  EXPECT_GT(off, 190'000);
+  EXPECT_LE(off, one->error_ns());
+}
+
+// A clocksource that is switched: the same counter, another rate of
+// CLOCK_MONOTONIC from one moment on.
+TEST(ClockMap, BoundCoversASwitchOfTheClocksource) {
+  const int64_t at = kBase + 5'030'000'000;
+  const auto truth = [&](int64_t t) {
+    return t < at ? t : t + (t - at) / 5'000;  // 200 ppm
+  };
+  std::vector<Knot> knots;
+  for (int64_t t = kBase; t <= kBase + 10'000'000'000; t += 100'000'000)
+    knots.push_back({Tsc(t), truth(t), 60});
+  const auto map = ClockMap::Fit({}, knots, 0);
+  ASSERT_TRUE(map);
+  EXPECT_GT(map->error_ns(), 1000);
+  EXPECT_LE(map->error_ns(), 20'000);
+  for (int64_t t = kBase; t < kBase + 10'000'000'000; t += 1'456'789)
+    EXPECT_LE(std::abs(map->ToNs(Tsc(t)) - truth(t)), map->error_ns() + 1);
+}
+
+// A counter that follows the CPU's frequency: half the rate in between. Right
+// within the bound, which says how far off it may be.
+TEST(ClockMap, BoundCoversACounterThatIsNotInvariant) {
+  const int64_t from = kBase + 3'020'000'000, to = kBase + 6'070'000'000;
+  const auto ticks = [&](int64_t t) {
+    const int64_t slow = std::clamp(t, from, to) - from;
+    return Tsc(kBase + (t - kBase) - slow / 2);
+  };
+  std::vector<Knot> knots;
+  for (int64_t t = kBase; t <= kBase + 10'000'000'000; t += 100'000'000)
+    knots.push_back({ticks(t), t, 60});
+  const auto map = ClockMap::Fit({}, knots, 0);
+  ASSERT_TRUE(map);
+  EXPECT_GT(map->error_ns(), 1'000'000);
+  for (int64_t t = kBase; t < kBase + 10'000'000'000; t += 1'456'789)
+    EXPECT_LE(std::abs(map->ToNs(ticks(t)) - t), map->error_ns() + 1);
+}
+
+// The counter runs on while CLOCK_MONOTONIC stands still.
+TEST(ClockMap, ASuspendIsTakenOut) {
+  const int64_t asleep = kBase + 5'040'000'000;
+  constexpr int64_t kSlept = 3'600'000'000'000;
+  const auto ticks = [&](int64_t t) {
+    return Tsc(t < asleep ? t : t + kSlept);
+  };
+  std::vector<Knot> knots;
+  for (int64_t t = kBase; t <= kBase + 10'000'000'000; t += 100'000'000)
+    knots.push_back({ticks(t), t, 60});
+  const auto map = ClockMap::Fit({}, knots, 0);
+  ASSERT_TRUE(map);
+  EXPECT_LE(map->error_ns(), 15);
+  int64_t last = INT64_MIN;
+  for (int64_t t = kBase - 1'000'000'000; t < kBase + 11'000'000'000;
+       t += 1'234'567) {
+    const int64_t mapped = map->ToNs(ticks(t));
+    EXPECT_NEAR(static_cast<double>(mapped - t), 0, 20);
+    EXPECT_GE(mapped, last);
+    last = mapped;
+  }
+}
+
+TEST(ClockMap, ACounterThatBeganAnewIsRefused) {
+  std::vector<Knot> knots;
+  for (int64_t t = kBase; t <= kBase + 10'000'000'000; t += 100'000'000)
+    knots.push_back({t < kBase + 5'000'000'000
+                         ? Tsc(t)
+                         : static_cast<uint64_t>(t - kBase),
+                     t, 60});
+  std::string why;
+  EXPECT_FALSE(ClockMap::Fit({}, knots, 3'100'000'000, &why));
+  EXPECT_NE(why.find("began anew"), std::string::npos);
+  EXPECT_FALSE(ClockMap::Fit(knots, {}, 3'100'000'000));
+  EXPECT_FALSE(ClockMap::Fit({}, {}, 0, &why));
+  EXPECT_EQ(why, "it holds no clock sample");
 }
 
 TEST(ClockMap, AbsurdTicksDoNotOverflow) {

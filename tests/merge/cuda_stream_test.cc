@@ -254,6 +254,23 @@ TEST(DamagedBlock, IsPlacedBetweenTheBlocksOfItsSlot) {
   EXPECT_EQ(loss.last_ticks, kT0 + 50 * kMs);
 }
 
+// Found by stream_fuzz: such a call was counted, and never came.
+TEST(CallAtTickZero, IsDamageAndCounted) {
+  CudaStreamBuilder s(10, 1'000'000'000);
+  s.Call(10, 1, 0, 500);
+  s.InFlight(10, 0, 1, 0);
+  Reading file;
+  file.Set(s.Bytes());
+  auto stream = file.Open();
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  EXPECT_EQ((*stream)->calls(), 0u);
+  EXPECT_TRUE(AllCalls(**stream).empty());
+  uint64_t damaged = 0;
+  for (const CudaStream::Loss& loss : (*stream)->losses())
+    if (loss.loss == INGERO_LOSS_DAMAGED_BLOCK) damaged += loss.count;
+  EXPECT_EQ(damaged, 2u);
+}
+
 TEST(AbsurdCount, OfADamagedHeaderIsNotTaken) {
   const SmallStream small(INGERO_CLOCK_TSC);
   Reading file;
