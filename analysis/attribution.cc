@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "analysis/critical_path.h"
 #include "analysis/feeding.h"
+#include "analysis/step_finder.h"
 #include "analysis/timelines.h"
 #include "base/status.h"
 
@@ -161,6 +163,8 @@ struct ProcessWork {
   Ns last_end;
   ThreadIndex last_thread = kNone;
   std::vector<DeviceWork> devices;
+  std::optional<StepKind> step;
+  uint64_t step_calls = 0;  // that bound steps, not yet reported
   // Damaged streams have calls that overlap at one depth, so all that tells
   // two apart is in the key.
   using PartialKey = std::tuple<ThreadIndex, Ns, Ns, FuncIndex, uint8_t>;
@@ -301,6 +305,7 @@ class Attributor {
 
   void Forward(ProcessWork* w) {
     FeedingModel model(&traits_);
+    StepFinder steps;
     std::vector<Call> open;
     size_t window = 0;
     Ns last_end{INT64_MIN};
@@ -340,6 +345,7 @@ class Attributor {
       }
       enter(at);
       model.OnCall(call, nullptr);
+      steps.OnCall(call, traits_[call.func]);
       if (window + 2 < borders_.size() && call.end > borders_[window + 1])
         open.push_back(call);
       if (call.end > last_end) {
@@ -348,6 +354,8 @@ class Attributor {
       }
     }
     if (w->checkpoints.empty()) return;  // no calls
+    w->step = steps.Find();
+    if (w->step) w->step_calls = w->step->calls;
     size_t at = window;
     while (at + 2 < borders_.size() && last_end > borders_[at + 1]) ++at;
     enter(at);
@@ -377,6 +385,7 @@ class Attributor {
     model.OpenPieces(end, &pieces_);
     calls_.Load(calls_here_, window.end);
     Splits(w, window, open);
+    Steps(w, open);
 
     for (size_t i = pieces_.size(); i-- > 0;) {
       FeedPiece piece = pieces_[i];
@@ -434,6 +443,25 @@ class Attributor {
         at = Account(w, &d, piece, start_up, whole_begin == begin);
       // For the next older window, should the piece reach into it.
       d.carry = {true, at, piece.ended_by, start_up, tail};
+    }
+  }
+
+  // Those that calls of this window bound: from the `open`-th on.
+  void Steps(ProcessWork* w, size_t open) {
+    if (!w->step) return;
+    const auto bounds = [&](const Call& call) {
+      StepKind kind;
+      return StepFinder::Bounds(call, traits_[call.func], &kind) &&
+             kind.thread == w->step->thread && kind.func == w->step->func &&
+             kind.object == w->step->object;
+    };
+    for (size_t i = calls_here_.size(); i-- > open;) {
+      const Call& call = calls_here_[i];
+      if (!bounds(call) || --w->step_calls % w->step->every != 0) continue;
+      const bool graph =
+          traits_[call.func].call_class == CallClass::kGraphLaunch;
+      sink_->OnStep({graph ? call.begin : call.end, w->process, call.thread,
+                     call.func, w->step->every, w->step->submissions});
     }
   }
 

@@ -120,6 +120,17 @@ struct CallSplit {
   ThreadIndex holder = kNone, waker = kNone;
 };
 
+// A step of `process` ends here and the next one begins. How a step is found:
+// analysis/step_finder.h.
+struct StepMark {
+  Ns t;
+  ProcessIndex process = kNone;
+  ThreadIndex thread = kNone;
+  FuncIndex func = kNone;
+  uint32_t every = 1;        // so many of its calls are a step
+  uint64_t submissions = 0;  // of a usual step
+};
+
 class AttributionSink {
  public:
   virtual ~AttributionSink() = default;
@@ -127,6 +138,7 @@ class AttributionSink {
   virtual void OnFeed(const FeedInterval& feed) = 0;
   virtual void OnPath(const PathCell& cell) = 0;
   virtual void OnSplit(const CallSplit& split) = 0;
+  virtual void OnStep(const StepMark& mark) = 0;
 };
 
 // Called now and then with the fraction done, 0..1.

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "analysis/rules/rule.h"
+#include "analysis/steps.h"
 #include "analysis/syscalls.h"
 #include "base/tables.h"
 #include "base/text.h"
@@ -36,6 +37,8 @@ constexpr double kUnseenShare = 0.01;
 constexpr Ns kSampleReach{1'100'000'000};
 // Interrupts on a CPU below this share of the window are not worth a line.
 constexpr double kInterruptsMin = 0.05;
+// NVML's reasons that lower a clock: power cap, slowdown, heat, power brake.
+constexpr uint64_t kClockLimits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 
 Severity SeverityOf(double share) {
   return share >= kHighShare     ? Severity::kHigh
@@ -63,10 +66,17 @@ struct Work {
 class Builder {
  public:
   Builder(const ReportSource& source, const ReportOptions& options)
-      : source_(source), options_(options) {}
+      : source_(source), options_(options) {
+    if (options.sink != nullptr) sinks_.push_back(options.sink);
+  }
 
   Report Build() {
     Header();
+    StepStatistics steps;
+    for (ProcessIndex p = 0; p < report_.processes.size(); ++p)
+      if (Wanted(p) && report_.processes[p].has_cuda)
+        steps.Add(source_, p, report_.window);
+    sinks_.push_back(&steps);
     Feeds();
     Facts();
     Tallies();
@@ -75,6 +85,7 @@ class Builder {
     NotEvaluatedRules();
     SortFindings();
     for (const Work& w : work_) OfProcess(w);
+    steps.Finish(&report_);
     Verdict();
     return std::move(report_);
   }
@@ -163,6 +174,7 @@ class Builder {
     FeedInterval f;
     while (cursor->Next(&f)) {
       if (!Wanted(f.process)) continue;
+      for (TimeSink* sink : sinks_) sink->OnFeed(f);
       Feeding* feeding = nullptr;
       for (Feeding& x : report_.feeding)
         if (x.process == f.process && x.device == f.device) feeding = &x;
@@ -172,6 +184,9 @@ class Builder {
         feeding->device = f.device;
       }
       feeding->span += f.time;
+      Interval& used = used_.try_emplace(f.process, f.range).first->second;
+      used = {std::min(used.begin, f.range.begin),
+              std::max(used.end, f.range.end)};
       switch (f.state) {
         case FeedState::kBusy:
           feeding->known_busy += f.time;
@@ -205,6 +220,7 @@ class Builder {
       if (w == nullptr) {
         w = &work_.emplace_back();
         w->facts.process = f.process;
+        w->facts.used = used_[f.process];
       }
       // Paths are of all devices, so their base is too.
       w->facts.span += f.span;
@@ -227,10 +243,25 @@ class Builder {
     }
     const double gpu_utilization = Samples();
     for (Work& w : work_) {
+      ShortLived(&w.facts);
       w.facts.has_kernel = kernel;
       if (kernel) Unscheduled(&w);
       w.facts.gpu_utilization = gpu_utilization;
     }
+  }
+
+  void ShortLived(ProcessFacts* facts) const {
+    const Context context(report_, *facts);
+    for (ProcessIndex p = 0; p < report_.processes.size(); ++p) {
+      const Process& x = report_.processes[p];
+      if (x.exited && report_.window.Contains(x.first_seen) &&
+          x.first_seen > report_.span.begin &&
+          *x.exited - x.first_seen < kShortLife &&
+          context.Descends(p, facts->process))
+        facts->short_lived.insert(p);
+    }
+    if (facts->short_lived.size() < kManyShortLives)
+      facts->short_lived.clear();
   }
 
   // CPU quotas; returns the mean GPU utilisation, below 0 = not measured.
@@ -240,6 +271,7 @@ class Builder {
     std::map<uint64_t, std::map<uint16_t, uint64_t>> interrupts;  // by CPU
     // Counters as first seen.
     std::map<std::pair<uint16_t, uint64_t>, uint64_t> first;
+    std::map<uint64_t, uint64_t> clock;  // MHz, by GPU
     auto cursor = source_.trace().Samples(
         {report_.window.begin - kSampleReach, report_.window.end + kSampleReach});
     Sample s;
@@ -260,6 +292,34 @@ class Builder {
           if (!report_.window.Contains(s.t)) break;
           percent += static_cast<double>(s.value);
           ++samples;
+          break;
+        case Metric::kGpuSmClockMhz:
+          clock[s.instance] = s.value;
+          if (report_.window.Contains(s.t)) {
+            GpuClock& c = report_.gpu_clocks[s.instance];
+            ++c.samples;
+            c.most_mhz = std::max(c.most_mhz, s.value);
+          }
+          break;
+        case Metric::kGpuThrottleReasons:
+          if (report_.window.Contains(s.t) && (s.value & kClockLimits) != 0 &&
+              clock.count(s.instance) != 0) {
+            GpuClock& c = report_.gpu_clocks[s.instance];
+            ++c.held;
+            c.held_mhz_sum += clock[s.instance];
+            c.reasons |= s.value & kClockLimits;
+          }
+          break;
+        case Metric::kGpuProcesses:
+          if (report_.window.Contains(s.t)) ++report_.gpu_process_samples;
+          break;
+        case Metric::kGpuProcessBytes:
+          if (report_.window.Contains(s.t)) {
+            GpuProcess& p = report_.gpu_processes[s.instance];
+            ++p.samples;
+            p.bytes = p.samples == 1 ? s.value : std::max(p.bytes, s.value);
+            p.gpu = s.text;
+          }
           break;
         case Metric::kThrottleClock:
           if (s.value != 0) report_.quota_told_apart = true;
@@ -393,6 +453,8 @@ class Builder {
                            Scheduled(cell.range.begin));
       if (unseen) w->facts.unseen += cell.time;
       ForTaken(context, cell, [&](size_t r, Ns taken) {
+        for (TimeSink* sink : sinks_)
+          sink->OnCause(cell, rules[r]->cause, taken);
         Tally& t = w->tallies[r];
         if (unseen) t.unseen += taken;
         (cell.certainty == Certainty::kKnown ? t.known : t.possible) += taken;
@@ -586,6 +648,7 @@ class Builder {
     std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, throttled;
     std::map<FuncIndex, Ns> calls;
     CallClass ended_by = CallClass::kOther;
+    bool holder_unseen = false;
     auto cursor = source_.Paths(worst);
     PathCell cell;
     while (cursor->Next(&cell)) {
@@ -611,6 +674,7 @@ class Builder {
             break;
           }
           waiting[cell.thread] += time;
+          if (cell.reason == Reason::kHolderUnseen) holder_unseen = true;
           if (cell.culprit != kNone) holders[cell.culprit] += time;
           break;
         case ThreadState::kSleeping:
@@ -636,7 +700,8 @@ class Builder {
            "Ready but without a CPU for " + FormatDuration(sum(waiting)) +
                ": " + context.Top(waiting, 2, sum(waiting)) +
                (holders.empty()
-                    ? std::string("; who held it is not known.")
+                    ? std::string(holder_unseen ? "; who held it is not known."
+                                                : "; its CPU was idle.")
                     : "; held by " + context.Top(holders, 3, sum(waiting)) +
                           ".")});
     if (!throttled.empty())
@@ -745,6 +810,22 @@ class Builder {
       report_.findings.push_back(std::move(f));
     }
     Symptoms(w);
+    for (const ContextRule* rule : ContextRules()) {
+      Finding f;
+      f.cause = rule->cause;
+      f.id = f.cause + "/" + std::to_string(pid);
+      f.pid = pid;
+      f.base = w.facts.span;
+      f.context = true;
+      f.confidence = Confidence::kHigh;
+      f.coverage = Coverage(w, Tally());
+      f.windows.push_back(report_.window);
+      if (!rule->lacks(report_, w.facts.has_kernel).empty() ||
+          !rule->look(context, &f))
+        continue;
+      CommonEvidence(Tally(), report_.window, &f);
+      report_.findings.push_back(std::move(f));
+    }
   }
 
   void CommonEvidence(const Tally& t, Interval window, Finding* f) const {
@@ -932,15 +1013,17 @@ class Builder {
       if (probe.starts_with("sched_waking:"))
         for (const char* cause : {"cpu-other-process", "cpu-oversubscribed",
                                   "loader-oversubscribed", "lock-held",
-                                  "upstream-wait"})
+                                  "slow-wakeup", "upstream-wait"})
           if (std::none_of(report_.findings.begin(), report_.findings.end(),
                            [&](const Finding& f) { return f.cause == cause; }))
             report_.not_evaluated.push_back(
                 {cause, "who woke whom was not recorded"});
+    for (const ContextRule* rule : ContextRules())
+      if (std::string why = rule->lacks(report_, kernel); !why.empty())
+        report_.not_evaluated.push_back({rule->cause, std::move(why)});
     // Known by name, judged by no rule of this version.
-    for (const char* cause : {"lazy-load-stall", "host-callback", "slow-wakeup", "fork-storm",
-                              "worker-died", "gpu-shared", "gpu-throttled"})
-      report_.not_evaluated.push_back({cause, "no rule in this version"});
+    report_.not_evaluated.push_back(
+        {"lazy-load-stall", "no rule in this version"});
   }
 
   void SortFindings() {
@@ -968,7 +1051,7 @@ class Builder {
   // The process that the first finding is about comes first; without one, that
   // which used the GPU for longest (they are sorted so).
   void LeadFeeding() {
-    if (report_.findings.empty()) return;
+    if (report_.findings.empty() || report_.findings[0].context) return;
     std::stable_partition(report_.feeding.begin(), report_.feeding.end(),
                           [this](const Feeding& x) {
                             return report_.processes[x.process].pid ==
@@ -1001,7 +1084,7 @@ class Builder {
     const uint32_t pid = report_.processes[f.process].pid;
     const Finding* top = nullptr;
     for (const Finding& x : report_.findings)
-      if (x.pid == pid) {
+      if (x.pid == pid && !x.context) {
         top = &x;
         break;
       }
@@ -1034,6 +1117,8 @@ class Builder {
   Report report_;
   std::set<std::string> skipped_probes_;
   std::vector<Work> work_;
+  std::map<ProcessIndex, Interval> used_;
+  std::vector<TimeSink*> sinks_;
 };
 
 }  // namespace

@@ -70,6 +70,8 @@ struct Finding {
   std::vector<std::string> symptoms;  // slow operations that follow from it
   Confidence confidence = Confidence::kMedium;
   std::string coverage;  // "complete", or what is missing
+  // A fact to know beside the causes: no time is attributed to it.
+  bool context = false;
 };
 
 // Whose the starved time of one process was: the parts sum to `starved`.
@@ -166,6 +168,56 @@ struct CpuCgroup {
   uint64_t periods = 0, throttled_periods = 0, throttled_ns = 0;
 };
 
+// What NVML said of a GPU's clock in the window.
+struct GpuClock {
+  uint64_t samples = 0;
+  uint64_t most_mhz = 0;
+  // Where a limit of power or temperature held the clock back.
+  uint64_t held = 0, held_mhz_sum = 0, reasons = 0;
+};
+
+// A process that NVML saw on a GPU.
+struct GpuProcess {
+  uint64_t samples = 0, bytes = 0;  // most; all ones = not told
+  std::string gpu;
+};
+
+// What one part of the time took more (or less) than usual: a cause, "gpu-busy"
+// or "not-known" (work was submitted and nobody asked since).
+struct Extra {
+  std::string part;
+  Ns time;
+};
+
+struct SlowStep {
+  uint64_t number = 0;  // from 1, in the window
+  Interval range;
+  std::vector<Extra> extra;  // most first
+};
+
+// A program with a period: its steps in the window, whole ones only.
+struct StepSummary {
+  ProcessIndex process = kNone;
+  ThreadIndex thread = kNone;
+  FuncIndex func = kNone;    // bounds a step,
+  uint32_t every = 1;        // each so many times
+  uint64_t submissions = 0;  // of a usual step
+  uint64_t count = 0;
+  Interval range;  // first to last mark
+  Ns p50, p95, max;
+  // Over all steps and devices; they sum to range times devices, but for what
+  // lies before the first or after the last GPU work.
+  Ns starved, not_known, busy;
+  // Those that took longer than kSlowStep times the median, and what took
+  // longer in them than in the others.
+  uint64_t slow = 0;
+  Ns slow_beyond;  // their time beyond the median
+  std::vector<Extra> slow_extra;
+  std::vector<SlowStep> slowest;  // by falling duration
+  std::string text;               // all of it, as sentences
+};
+inline constexpr double kSlowStep = 1.5;
+
 struct Report {
   Interval window;  // asked, clipped to the span
   Interval span;
@@ -181,11 +233,15 @@ struct Report {
   std::vector<ProcessActivity> activities;
   std::vector<Finding> findings;  // most lost time first
   std::vector<Account> accounts;  // one for each process of `feeding`
+  std::vector<StepSummary> steps;  // of processes with a period
   std::vector<NotEvaluated> not_evaluated;
   std::string verdict;  // one or two sentences: the answer
   // By process: what taking a page cost it. 0 = not known. See PageCosts().
   std::vector<Ns> page_costs;
   std::map<uint64_t, CpuCgroup> cpu_cgroups;  // by id
+  std::map<uint64_t, GpuClock> gpu_clocks;
+  std::map<uint64_t, GpuProcess> gpu_processes;  // by pid
+  uint64_t gpu_process_samples = 0;
   // Each wait for a CPU says how much of it was due to a CPU quota.
   bool quota_told_apart = false;
   // Reclaim or compaction that a thread had to do itself is in the recording.
@@ -203,12 +259,24 @@ class ReportSource {
       Interval window) const = 0;
   virtual std::unique_ptr<Cursor<PathCell>> Paths(Interval window) const = 0;
   virtual std::unique_ptr<Cursor<CallSplit>> Splits(Interval window) const = 0;
+  virtual std::unique_ptr<Cursor<StepMark>> Steps(ProcessIndex process,
+                                                  Interval window) const = 0;
   virtual Summaries Summarize(Interval window) const = 0;
+};
+
+// Sees the window's time as it is judged, for statistics of its parts.
+class TimeSink {
+ public:
+  virtual ~TimeSink() = default;
+  virtual void OnFeed(const FeedInterval& feed) = 0;
+  // `cause` takes `time` of the cell.
+  virtual void OnCause(const PathCell& cell, const char* cause, Ns time) = 0;
 };
 
 struct ReportOptions {
   std::optional<Interval> window;  // default: the whole span
   std::optional<uint32_t> pid;     // only this process (and its workers)
+  TimeSink* sink = nullptr;
 };
 
 Report BuildReport(const ReportSource& source, const ReportOptions& options);

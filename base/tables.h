@@ -323,6 +323,24 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{23, "nvtx", kColumns, true};
 }  // namespace nvtx_table
 
+// Where the steps of a program begin and end: a call that bounds them. owner =
+// process index. Programs without a period have no rows.
+namespace step_table {
+enum Col : size_t {
+  kT, kTid, kFunc,
+  kEvery,        // so many such calls are a step
+  kSubmissions,  // of a usual step
+  kCount
+};
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"tid", kDelta},
+                                      {"func", kPlain},
+                                      {"every", kPlain},
+                                      {"submissions", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{24, "steps", kColumns, false};
+}  // namespace step_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
@@ -331,7 +349,7 @@ inline constexpr std::array kAllTables = {
     &path_table::kSchema,     &feed_table::kSchema,
     &split_table::kSchema,    &keyframe_table::kSchema,
     &sched_summary_table::kSchema, &op_summary_table::kSchema,
-    &nvtx_table::kSchema};
+    &nvtx_table::kSchema,     &step_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

@@ -103,6 +103,7 @@ struct Count : AttributionSink {
   void OnFeed(const FeedInterval&) override { ++rows; }
   void OnPath(const PathCell&) override { ++rows; }
   void OnSplit(const CallSplit&) override { ++rows; }
+  void OnStep(const StepMark&) override { ++rows; }
   uint64_t rows = 0;
 };
 

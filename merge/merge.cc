@@ -147,6 +147,14 @@ class ResultFile : public analysis::AttributionSink {
     static_assert(std::size(row) == split_table::kCount);
     Add(split_table::kSchema, s.process, row, 0);
   }
+  void OnStep(const analysis::StepMark& m) override {
+    const uint32_t tid = m.thread < trace_.threads().size()
+                             ? trace_.threads()[m.thread].tid
+                             : 0;
+    const uint64_t row[] = {U(m.t), tid, m.func, m.every, m.submissions};
+    static_assert(std::size(row) == step_table::kCount);
+    Add(step_table::kSchema, m.process, row, 0);
+  }
 
   // Flushes, then copies everything into the store.
   Status CopyTo(StoreWriter* writer) {

@@ -632,6 +632,28 @@ std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
       decode);
 }
 
+std::unique_ptr<analysis::Cursor<StepMark>> TraceReader::Steps(
+    ProcessIndex process, Interval window) const {
+  const auto decode = [this](const RowCursor& rows, StepMark* m) {
+    using namespace step_table;
+    const auto row = rows.row();
+    *m = {};
+    m->t = Ns(rows.time());
+    m->process = rows.owner();
+    m->thread = ThreadOfCall(rows.owner(), static_cast<uint32_t>(row[kTid]),
+                             rows.time());
+    m->func = static_cast<FuncIndex>(row[kFunc]);
+    m->every = static_cast<uint32_t>(row[kEvery]);
+    m->submissions = row[kSubmissions];
+    return true;
+  };
+  return MakeCursor<StepMark>(
+      this,
+      Cursor(step_table::kSchema,
+             file_->Owner(step_table::kSchema.id, process), window),
+      decode);
+}
+
 namespace {
 
 struct OpTotals {

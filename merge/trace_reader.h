@@ -79,6 +79,8 @@ class TraceReader : public analysis::ReportSource,
       Interval window) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
       Interval window) const override;
+  std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
+      analysis::ProcessIndex process, Interval window) const override;
   // Calls: exact; whole seconds from op_summary, the window's first and last
   // part of a second from the calls themselves. Scheduling: whole seconds
   // exact, the two edges in proportion.

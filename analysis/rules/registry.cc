@@ -11,14 +11,23 @@ std::span<const Rule* const> Rules() {
       &kReclaimSwapRule,
       &kMemoryFaultsRule,      &kCgroupQuotaRule,
       &kLoaderOversubscribedRule,&kCpuOversubscribedRule,
-      &kCpuOtherProcessRule,   &kStorageBoundRule,
+      &kCpuOtherProcessRule,   &kSlowWakeupRule,
+      &kStorageBoundRule,
       &kIdleByChoiceRule,      &kUpstreamWaitRule,
+      &kForkStormRule,
       &kLoaderCpuBoundRule,    &kLockHeldRule,
       &kSyncStormRule,         &kAllocChurnRule,
       &kInProcessLoadingRule,  &kLaunchBoundRule,
       &kHostBoundRule,         &kUnexplainedRule,
   };
   return kRules;
+}
+
+std::span<const ContextRule* const> ContextRules() {
+  static constexpr const ContextRule* kContextRules[] = {
+      &kWorkerDiedRule, &kGpuSharedRule, &kGpuThrottledRule,
+      &kHostCallbackRule};
+  return kContextRules;
 }
 
 }  // namespace ingero::analysis

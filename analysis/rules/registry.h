@@ -12,6 +12,7 @@ extern const Rule kCgroupQuotaRule;
 extern const Rule kColdStartRule;
 extern const Rule kCpuOtherProcessRule;
 extern const Rule kCpuOversubscribedRule;
+extern const Rule kForkStormRule;
 extern const Rule kHostBoundRule;
 extern const Rule kIdleByChoiceRule;
 extern const Rule kInProcessLoadingRule;
@@ -22,10 +23,16 @@ extern const Rule kLockHeldRule;
 extern const Rule kMemoryFaultsRule;
 extern const Rule kPageableCopyRule;
 extern const Rule kReclaimSwapRule;
+extern const Rule kSlowWakeupRule;
 extern const Rule kStorageBoundRule;
 extern const Rule kSyncStormRule;
 extern const Rule kUnexplainedRule;
 extern const Rule kUpstreamWaitRule;
+
+extern const ContextRule kGpuSharedRule;
+extern const ContextRule kGpuThrottledRule;
+extern const ContextRule kHostCallbackRule;
+extern const ContextRule kWorkerDiedRule;
 
 }  // namespace ingero::analysis
 

@@ -31,12 +31,19 @@ struct ProcessFacts {
   std::set<ProcessIndex> on_path;  // processes that the path runs through
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
+  // Descendants that lived for less than kShortLife, where there were at least
+  // kManyShortLives.
+  std::set<ProcessIndex> short_lived;
+  Interval used;  // first GPU work to last
   Ns throttled;  // starved meanwhile, waiting for CPU quota
   Ns unseen;     // of known and possible: Tally.unseen of all rules
   // Of the feeding span, while scheduling was not recorded although it was at
   // another time: the companion started late or ended early.
   Ns unscheduled;
 };
+
+inline constexpr Ns kShortLife{100'000'000};
+inline constexpr size_t kManyShortLives = 20;
 
 // What one rule took of one process.
 struct Tally {
@@ -160,6 +167,17 @@ struct Rule {
 
 // In the order in which they are asked.
 std::span<const Rule* const> Rules();
+
+// Says what a user should know beside the causes, where its time cannot be
+// measured: never a cause, never above INFO.
+struct ContextRule {
+  const char* cause;
+  // Why it cannot be judged from this recording; "" = it can.
+  std::string (*lacks)(const Report& report, bool has_kernel);
+  // True: it is there. Fills claim, evidence and recommendations.
+  bool (*look)(const Context& context, Finding* finding);
+};
+std::span<const ContextRule* const> ContextRules();
 
 // Evidence without a query of its own gets the finding's.
 void AddEvidence(Finding* finding, std::string name, double value,

@@ -205,6 +205,46 @@ Json Accounts(const Report& report) {
   return out;
 }
 
+Json ToJson(const std::vector<analysis::Extra>& list) {
+  Json out = Array();
+  for (const analysis::Extra& e : list)
+    out.push_back({{"part", e.part}, {"time_ns", e.time.value}});
+  return out;
+}
+
+Json Steps(const Report& report) {
+  Json out = Array();
+  for (const analysis::StepSummary& s : report.steps) {
+    Json slowest = Array();
+    for (const analysis::SlowStep& slow : s.slowest)
+      slowest.push_back({{"number", slow.number},
+                         {"begin_ns", slow.range.begin.value},
+                         {"end_ns", slow.range.end.value},
+                         {"extra", ToJson(slow.extra)}});
+    out.push_back({{"process", Identity(report, s.process)},
+                   {"text", s.text},
+                   {"call", s.func < report.functions.size()
+                                ? report.functions[s.func].name
+                                : ""},
+                   {"every", s.every},
+                   {"submissions", s.submissions},
+                   {"count", s.count},
+                   {"begin_ns", s.range.begin.value},
+                   {"end_ns", s.range.end.value},
+                   {"p50_ns", s.p50.value},
+                   {"p95_ns", s.p95.value},
+                   {"max_ns", s.max.value},
+                   {"starved_ns", s.starved.value},
+                   {"not_known_ns", s.not_known.value},
+                   {"busy_ns", s.busy.value},
+                   {"slow", s.slow},
+                   {"slow_beyond_ns", s.slow_beyond.value},
+                   {"slow_extra", ToJson(s.slow_extra)},
+                   {"slowest", slowest}});
+  }
+  return out;
+}
+
 Json Operations(const Report& report) {
   Json out = Array();
   for (const analysis::Operation& o : report.operations)
@@ -303,6 +343,7 @@ std::string RenderJson(const Report& report) {
       {"operations", Operations(report)},
       {"findings", findings},
       {"accounts", Accounts(report)},
+      {"steps", Steps(report)},
       {"not_evaluated", not_evaluated}};
   // Bytes that are not UTF-8 become U+FFFD.
   return root.dump(2, ' ', /*ensure_ascii=*/true,

@@ -112,6 +112,7 @@ class TextReport {
       Processes();
     } else {
       Findings();
+      Steps();
       OperationTables();
       ColdStart();
       NotEvaluated();
@@ -233,7 +234,8 @@ class TextReport {
       page_.Labeled(Toned(Tone::kBold, "Verdict"), Sentence(r_.verdict), 0,
                     kLabelColumns);
     // The verdict is about the first; another one's advice would not answer it.
-    if (!r_.findings.empty() && !r_.findings[0].recommendations.empty())
+    if (!r_.findings.empty() && !r_.findings[0].context &&
+        !r_.findings[0].recommendations.empty())
       page_.Labeled(Toned(Tone::kBold, "Do next"),
                     Advice(r_.findings[0].recommendations[0],
                            r_.findings[0].base),
@@ -390,6 +392,29 @@ class TextReport {
                                            : std::string(),
                     Join(parts, " + "), FormatDuration(a.starved)),
         0, 2);
+  }
+
+  void Steps() {
+    if (r_.steps.empty()) return;
+    page_.Heading("Steps");
+    for (const analysis::StepSummary& s : r_.steps) {
+      page_.Paragraph(
+          (r_.steps.size() > 1 ? Short(s.process) + ": " : std::string()) +
+              Sentence(s.text),
+          2);
+      for (const analysis::SlowStep& slow : s.slowest) {
+        std::string text = fmt::format(
+            "{} at {}", FormatDuration(slow.range.length()),
+            Moment(slow.range.begin));
+        for (const analysis::Extra& e : slow.extra)
+          text += fmt::format("; {} more {}", FormatDuration(e.time),
+                              e.part == "gpu-busy"    ? "work on the GPU"
+                              : e.part == "not-known" ? "not known"
+                                                      : Name(e.part));
+        page_.Labeled(fmt::format("Step {}", FormatCount(slow.number)), text,
+                      2, kLabelColumns - 2, 2);
+      }
+    }
   }
 
   void Item(std::string_view label, std::string_view text) {

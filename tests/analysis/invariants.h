@@ -92,6 +92,11 @@ inline void ExpectSame(const Attributed& a, const Attributed& b) {
                       << x.intervals << "/" << y.intervals;
     if (!same) return;
   }
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_EQ(a.steps[i].t, b.steps[i].t);
+    EXPECT_EQ(a.steps[i].every, b.steps[i].every);
+  }
   EXPECT_EQ(a.paths.size(), b.paths.size());
   for (size_t i = 0; i < std::min(a.paths.size(), b.paths.size()); ++i) {
     const auto& x = a.paths[i];

@@ -205,6 +205,27 @@ Report Oversubscribed() {
   a.unseen = Ms(40);
   a.waited_for_ingero = Ms(12);
   r.accounts = {a};
+  analysis::StepSummary steps;
+  steps.process = 0;
+  steps.func = 1;
+  steps.submissions = 42;
+  steps.count = 1'204;
+  steps.range = Window(200, 43'000);
+  steps.p50 = Ms(31);
+  steps.p95 = Ms(40);
+  steps.max = Ms(1'300);
+  steps.starved = Ms(38'000);
+  steps.not_known = Ms(600);
+  steps.busy = Ms(4'200);
+  steps.slow = 2;
+  steps.slow_beyond = Ms(1'900);
+  steps.slow_extra = {{"loader-oversubscribed", Ms(1'700)}};
+  steps.slowest = {{700, Window(20'000, 21'300),
+                    {{"loader-oversubscribed", Ms(1'200)}}},
+                   {12, Window(600, 1'260), {{"gpu-busy", Ms(500)}}}};
+  steps.text = "1,204 steps (from one cudaStreamSynchronize to the next, 42 "
+               "submissions): p50 31 ms, p95 40 ms, max 1.3 s.";
+  r.steps = {steps};
   r.not_evaluated = {{"gpu-throttled", "no GPU samples were recorded"},
                      {"gpu-shared", "no GPU samples were recorded"},
                      {"cgroup-quota", "no quota is set"}};

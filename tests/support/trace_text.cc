@@ -269,6 +269,12 @@ class Parser {
       p.cgroup_id = o.Number("cgroup");
       if (o.Has("first") && !time(o.Get("first"), &p.first_seen))
         return Error(i, "first=TIME");
+      if (o.Has("exited")) {
+        Ns exited;
+        if (!time(o.Get("exited"), &exited)) return Error(i, "exited=TIME");
+        p.exited = p.last_seen = exited;
+        p.exit_code = static_cast<int64_t>(o.Number("code"));
+      }
       if (o.Has("parent")) {
         auto it = processes_.find(o.Get("parent"));
         if (it == processes_.end()) return Error(i, "no such parent");
@@ -469,6 +475,9 @@ void Attributed::Sort() {
   std::sort(splits.begin(), splits.end(), [&](const auto& a, const auto& b) {
     return split_key(a) < split_key(b);
   });
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) {
+    return std::make_tuple(a.t, a.process) < std::make_tuple(b.t, b.process);
+  });
 }
 
 MemoryReportSource::MemoryReportSource(const MemoryTrace& trace)
@@ -516,6 +525,14 @@ std::unique_ptr<Cursor<CallSplit>> MemoryReportSource::Splits(
   for (const CallSplit& s : attributed_.splits)
     if (window.Contains(s.begin)) rows.push_back(s);
   return std::make_unique<VectorCursor<CallSplit>>(std::move(rows));
+}
+
+std::unique_ptr<Cursor<StepMark>> MemoryReportSource::Steps(
+    ProcessIndex process, Interval window) const {
+  std::vector<StepMark> rows;
+  for (const StepMark& m : attributed_.steps)
+    if (m.process == process && window.Contains(m.t)) rows.push_back(m);
+  return std::make_unique<VectorCursor<StepMark>>(std::move(rows));
 }
 
 Summaries MemoryReportSource::Summarize(Interval window) const {

@@ -9,7 +9,7 @@
 //   kernel 0 1s                       scheduling recorded here
 //   facts cpus=4 page_cost=500
 //   process 100 python3 [parent=1] [cuda] [ingero] [kernel] [first=5ms]
-//        [cgroup=7] [outside]         also makes its main thread 100
+//        [exited=9ms] [code=9] [cgroup=7] [outside]         also makes its main thread 100
 //   thread 101 100 [name]
 //   func cudaLaunchKernel launch [driver|library]
 //   call 10us 15us 100 cudaLaunchKernel [stream=] [object=] [bytes=] [depth=]
@@ -93,9 +93,11 @@ struct Attributed : analysis::AttributionSink {
   std::vector<analysis::FeedInterval> feeds;
   std::vector<analysis::PathCell> paths;
   std::vector<analysis::CallSplit> splits;
+  std::vector<analysis::StepMark> steps;
   void OnFeed(const analysis::FeedInterval& f) override { feeds.push_back(f); }
   void OnPath(const analysis::PathCell& c) override { paths.push_back(c); }
   void OnSplit(const analysis::CallSplit& s) override { splits.push_back(s); }
+  void OnStep(const analysis::StepMark& m) override { steps.push_back(m); }
   void Sort();
 };
 
@@ -112,6 +114,8 @@ class MemoryReportSource : public analysis::ReportSource {
       Interval window) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
       Interval window) const override;
+  std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
+      analysis::ProcessIndex process, Interval window) const override;
   analysis::Summaries Summarize(Interval window) const override;
   const Attributed& attributed() const { return attributed_; }
 
