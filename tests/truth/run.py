@@ -20,6 +20,7 @@ from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
 # Cases whose rule exists; others are planted with --all, to see what is said.
 MAIN = ["loader-cpu-bound", "loader-oversubscribed", "cpu-oversubscribed",
         "cpu-other-process", "in-process-loading", "host-bound",
+        "fork-storm",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
         "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait",
         "cgroup-quota", "quota-contention", "quota-loader",
@@ -38,6 +39,9 @@ PARTS = {
                               "loader-cpu-bound"},
     "cpu-oversubscribed": {"loader-oversubscribed", "cpu-oversubscribed",
                            "loader-cpu-bound"},
+    # Starting a process is the trainer's own host code.
+    "fork-storm": {"fork-storm", "in-process-loading", "host-bound",
+                   "slow-wakeup"},
 }
 FLOOR_NS = 30_000_000
 # Of what was lost, this much must be the planted cause's, or it is no test.

@@ -48,6 +48,7 @@ using nlohmann::json;
   X(workers, 0, "forked loader workers; 0 = the trainer loads")              \
   X(prefetch, 2, "batches a worker may run ahead")                           \
   X(load_cpu_us, 0, "CPU time to prepare a batch")                           \
+  X(load_forks, 0, "processes started for that, one after the other")         \
   X(load_sleep_us, 0, "sleep to prepare a batch (a remote source)")          \
   X(load_read_kib, 0, "O_DIRECT read to prepare a batch")                    \
   X(launches, 20, "kernel launches a step")                                  \
@@ -114,6 +115,8 @@ const Preset kPresets[] = {
      "--trainer-cpus 0 --spinners 3 --host-us 4000 --steps 80"},
     {"in-process-loading", "in-process-loading", "host-bound", "load", "",
      "--load-cpu-us 8000 --cpus 0,1 --steps 200"},
+    {"fork-storm", "fork-storm", "", "load", "",
+     "--load-cpu-us 12000 --load-forks 4 --cpus 0,1 --steps 150"},
     {"host-bound", "host-bound", "in-process-loading launch-bound", "host", "",
      "--host-us 8000 --copy-kib 0 --cpus 0,1 --steps 200"},
     {"memory-faults", "memory-faults", "", "touch", "",
@@ -251,7 +254,22 @@ class Loader {
     }
   }
   void PrepareBatch() {
-    Burn(jitter_(o_.load_cpu_us * 1000));
+    for (uint64_t i = 0; i < o_.load_forks; i++) {
+      const uint64_t ns = jitter_(o_.load_cpu_us * 1000 / o_.load_forks);
+      pid_t pid = fork();
+      if (pid < 0) {
+        Die("cannot fork");
+      }
+      if (pid == 0) {
+        prctl(PR_SET_NAME, "sim_helper");
+        Burn(ns);
+        _exit(0);
+      }
+      waitpid(pid, nullptr, 0);
+    }
+    if (o_.load_forks == 0) {
+      Burn(jitter_(o_.load_cpu_us * 1000));
+    }
     Sleep(jitter_(o_.load_sleep_us * 1000));
     if (fd_ >= 0 && pread(fd_, buffer_, bytes_, 0) < 0) {
       Die("cannot read " + path_);
