@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
      RunMerge},
     {"explain", "say why the GPU was starved, and what to do about it",
      RunExplain},
+    {"diff", "compare two recordings: what got slower, and why", RunDiff},
     {"stats", "count and time CUDA calls; say what was seen of them",
      RunStats},
     {"query", "ask a store in SQL", RunQuery},
@@ -55,7 +56,7 @@ void PrintOverview(const Io& io) {
       "\n"
       "'ingero COMMAND --help' has the options and examples of a command.\n"
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 done but the data are\n"
-      "incomplete (with --strict).\n";
+      "incomplete (with --strict), 4 worse than 'ingero diff --fail-on' allows.\n";
   Write(io.out, text);
 }
 

@@ -22,6 +22,7 @@ enum ExitStatus : int {
   kFailed = 1,
   kUsage = 2,
   kIncomplete = 3,  // done, but the data are incomplete; only with --strict
+  kWorse = 4,       // done, and worse than 'ingero diff --fail-on' allows
 };
 
 using Args = std::vector<std::string>;
@@ -36,6 +37,7 @@ std::span<const Command> Commands();
 
 int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
+int RunDiff(const Args& args, const Io& io);
 int RunStats(const Args& args, const Io& io);
 int RunList(const Args& args, const Io& io);
 int RunQuery(const Args& args, const Io& io);

@@ -11,13 +11,14 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
+#include "analysis/diff.h"
 #include "analysis/report.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
+#include "cli/render/diff.h"
 #include "cli/render/report.h"
 #include "cli/time_window.h"
 #include "merge/store_trace.h"
@@ -483,86 +484,19 @@ ToolResult RunSql(Trace* trace, const Json& arguments, Running* running) {
           false};
 }
 
-// Lost time by cause.
-std::map<std::string, int64_t> LostByCause(const Json& report) {
-  std::map<std::string, int64_t> lost;
-  for (const Json& f : report["findings"])
-    lost[f["cause"].get<std::string>()] += f["lost_ns"].get<int64_t>();
-  return lost;
-}
-
 ToolResult CompareTraces(Trace* trace, const Json& arguments, Running*) {
-  auto other = OpenTrace(TextArgument(arguments, "other_db"));
-  if (!other.ok()) return Fail(other.status().message());
-  const Asked theirs{other->get(), {}, (*other)->reader->span()};
-  const Asked ours{trace, {}, trace->reader->span()};
-  const Json &a = ReportOf(ours), &b = ReportOf(theirs);
-
-  Json causes = Json::array();
-  std::map<std::string, int64_t> lost_a = LostByCause(a), lost_b = LostByCause(b);
-  std::set<std::string> names;
-  for (const auto* lost : {&lost_a, &lost_b})
-    for (const auto& [cause, ns] : *lost) names.insert(cause);
-  for (const std::string& cause : names)
-    causes.push_back({{"cause", cause},
-                      {"lost_ns", lost_a[cause]},
-                      {"other_lost_ns", lost_b[cause]}});
-
-  // Operations of one name are added up over processes and layers.
-  struct Side {
-    int64_t count = 0, total = 0, p50 = 0, p99 = 0;
-  };
-  std::map<std::string, std::pair<Side, Side>> operations;
-  const auto add = [&](const Json& report, auto member) {
-    for (const Json& o : report["operations"]) {
-      Side& side = operations[o["name"].get<std::string>()].*member;
-      // Quantiles of the process that called most; they cannot be added.
-      if (o["count"].get<int64_t>() > side.count) {
-        side.p50 = o["p50_ns"].get<int64_t>();
-        side.p99 = o["p99_ns"].get<int64_t>();
-      }
-      side.count += o["count"].get<int64_t>();
-      side.total += o["total_ns"].get<int64_t>();
-    }
-  };
-  add(a, &std::pair<Side, Side>::first);
-  add(b, &std::pair<Side, Side>::second);
-  std::vector<std::pair<std::string, std::pair<Side, Side>>> sorted(
-      operations.begin(), operations.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& x, const auto& y) {
-                     const auto change = [](const auto& o) {
-                       return std::abs(o.second.second.total -
-                                       o.second.first.total);
-                     };
-                     return change(x) > change(y);
-                   });
-  Json list = Json::array();
-  for (const auto& [name, sides] : sorted) {
-    const auto side = [](const Side& s) -> Json {
-      return {{"count", s.count},
-              {"total_ns", s.total},
-              {"p50_ns", s.p50},
-              {"p99_ns", s.p99}};
-    };
-    list.push_back({{"name", name},
-                    {"this", side(sides.first)},
-                    {"other", side(sides.second)}});
-  }
-  const auto head = [](const Json& report) -> Json {
-    return {{"store", report["trace"]["store"]},
-            {"verdict", report["verdict"]},
-            {"window", report["trace"]["window"]},
-            {"complete", report["trace"]["complete"]},
-            {"feeding", Some(report["feeding"], 5)}};
-  };
-  return Paged({{"this", head(a)},
-                {"other", head(b)},
-                {"lost_by_cause", causes},
-                {"how_to_read",
-                 "two single runs: how much runs of the same program differ by "
-                 "themselves is not known from them"}},
-               "operations", list, arguments);
+  auto before = merge::OpenTrace(TextArgument(arguments, "other_db"));
+  if (!before.ok()) return Fail(before.status().message());
+  Json diff =
+      DiffJson(analysis::CompareReports(**before, *trace->reader), {});
+  const Json operations = std::move(diff["operations"]);
+  for (const char* unused : {"operations", "fail_on"}) diff.erase(unused);
+  diff["how_to_read"] =
+      "a is other_db (before), b this recording (after). Times are ns for each "
+      "unit: a step, or a second of GPU use. band_ns: the runs vary by so much "
+      "by themselves; only what is significant is a difference, and 'no "
+      "significant difference' is an answer. parts sum to whole.";
+  return Paged(std::move(diff), "operations", operations, arguments);
 }
 
 // ---- what is offered --------------------------------------------------------
@@ -737,9 +671,11 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
                   {"sql"}),
            RunSql),
       tool("compare_traces", "This recording against another",
-           "Two stores: verdicts, time lost by cause, operations by how much "
-           "their total changed.",
-           Schema(With(pages, {{"other_db", Text("path of the other store")}}),
+           "What got slower since another recording (other_db), and to which "
+           "cause the difference goes, by step or by second of GPU use, against "
+           "the noise of the runs. The same object as `ingero diff --json`.",
+           Schema(With(pages, {{"other_db", Text("store of the recording "
+                                                 "before")}}),
                   {"other_db"}),
            CompareTraces),
   };

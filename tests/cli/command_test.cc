@@ -136,6 +136,11 @@ TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
       {{"explain", "--pid", "0"}, {"--pid", "4242"}},
       {{"explain", "--pid", "99999999999"}, {"--pid", "4242"}},
       {{"explain", "--color", "blue"}, {"--color", "auto"}},
+      {{"diff"}, {"A", "--help"}},
+      {{"diff", "a"}, {"B", "--help"}},
+      {{"diff", "a", "b", "--fail-on", "slow"}, {"'slow'", "loader-cpu-bound"}},
+      {{"diff", "a", "b", "--fail-on", "slower:x"}, {"'slower:x'", "PERCENT"}},
+      {{"diff", "a", "b", "--color", "blue"}, {"--color", "auto"}},
       {{"merge", "--dri", "x"}, {"--dri", "--dir"}},
       {{"merge", "x"}, {"'x'", "--help"}},
       {{"merge", "-o"}, {"-o", "needs a value"}},
@@ -163,6 +168,7 @@ TEST_F(CommandTest, NothingToWorkOnIsOneLineAndStatusOne) {
         Args{"merge", "--dir", "/dev/null"}, Args{"explain"},
         Args{"explain", "--db", "/does/not/exist", "--json"},
         Args{"explain", "--db", dir_}, Args{"dump", "/does/not/exist"},
+        Args{"diff", "/does/not/exist", dir_},
         Args{"dump", "/does/not/exist", "--from", "1s"}}) {
     Outcome o = RunIt(args);
     ExpectOneLine(o, args);
@@ -226,6 +232,53 @@ TEST_F(CommandTest, StrictFailsOnLossesAndNotOnNotices) {
     const Outcome explained = RunIt({"explain", "--strict", "--db", id});
     EXPECT_EQ(explained.status, c.status) << at << explained.err;
   }
+}
+
+// A step is a launch, another and a synchronisation; between steps the host
+// does something else.
+std::string StoreOfSteps(const std::string& dir, int64_t between_ns) {
+  std::filesystem::create_directory(dir);
+  int64_t t = 100'000'000'000;
+  ingero::testing::CudaStreamBuilder cuda(10, t);
+  cuda.Name(1, "cudaStreamSynchronize", INGERO_LAYER_RUNTIME,
+            INGERO_CLASS_SYNC_STREAM, {INGERO_WORD_STREAM});
+  cuda.Name(2, "cudaLaunchKernel", INGERO_LAYER_RUNTIME, INGERO_CLASS_LAUNCH,
+            {INGERO_WORD_STREAM, INGERO_WORD_KERNEL});
+  for (int i = 0; i < 200; ++i) {
+    for (int k = 0; k < 2; ++k, t += 10'000) {
+      ingero::testing::CudaStreamBuilder::CallSpec launch;
+      launch.start = static_cast<uint64_t>(t);
+      launch.duration = 5'000;
+      launch.words = {0x5, 0x77};
+      cuda.Call(10, 2, launch);
+    }
+    ingero::testing::CudaStreamBuilder::CallSpec sync;
+    sync.start = static_cast<uint64_t>(t);
+    sync.duration = 1'000'000;
+    sync.words = {0x5};
+    cuda.Call(10, 1, sync);
+    t += 1'000'000 + between_ns;
+  }
+  cuda.Write(dir + "/cuda-10-1.ingero");
+  const std::string store = dir + ".store";
+  EXPECT_EQ(RunIt({"merge", "--dir", dir, "-o", store}).status, kDone);
+  return store;
+}
+
+TEST_F(CommandTest, DiffSaysWhatIsWorseByItsStatus) {
+  const std::string a = StoreOfSteps(dir_ + "/a", 500'000),
+                    b = StoreOfSteps(dir_ + "/b", 900'000);
+  const Outcome same = RunIt({"diff", a, a, "--fail-on", "slower:0,starved:0"});
+  EXPECT_EQ(same.status, kDone) << same.err;
+  EXPECT_NE(same.out.find("No significant difference"), std::string::npos)
+      << same.out;
+  const Outcome worse = RunIt({"diff", a, b, "--fail-on", "slower:20"});
+  EXPECT_EQ(worse.status, kWorse) << worse.err;
+  EXPECT_NE(worse.out.find("B is slower"), std::string::npos) << worse.out;
+  EXPECT_EQ(RunIt({"diff", a, b, "--fail-on", "slower:50"}).status, kDone);
+  EXPECT_EQ(RunIt({"diff", b, a, "--fail-on", "slower"}).status, kDone);
+  EXPECT_EQ(RunIt({"diff", a, b}).status, kDone);
+  EXPECT_EQ(RunIt({"diff", a, b, "--strict"}).status, kIncomplete);
 }
 
 TEST_F(CommandTest, MergeOfNothingSaysHowToRecord) {

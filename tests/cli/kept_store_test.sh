@@ -46,6 +46,17 @@ printed 4-workers-per-process.txt --from 101.912s --to 122.367s --per-process
 "$ingero" explain --db "$store" --json >"$work/explain.json"
 python3 "$schema_test" "$work/explain.json" >"$work/schema" 2>&1 ||
   { cat "$work/schema"; fail "the JSON is not that of the schema"; }
+"$ingero" diff "$store" "$store" --json >"$work/diff.json"
+python3 "$schema_test" "$work/diff.json" >"$work/schema" 2>&1 ||
+  { cat "$work/schema"; fail "the JSON of diff is not that of the schema"; }
+grep -q "No significant difference" "$work/diff.json" ||
+  fail "a recording differs from itself"
+"$ingero" diff "$store" "$store" --fail-on starved:0 >"$work/text" ||
+  fail "a recording is worse than itself"
+# It was merged before steps were looked for.
+"$ingero" diff "$store" "$store" --fail-on slower >"$work/text" 2>"$work/err" &&
+  fail "slower was judged without steps"
+grep -q "needs steps" "$work/err" || fail "it is not said that steps are needed"
 "$ingero" explain --db "$store" --since 5m --per-process >"$work/text"
 grep -q "Workers of python3/2912" "$work/text" || fail "workers are not listed"
 grep -q "cudaMemcpyAsync" "$work/text" || fail "operations are not listed"

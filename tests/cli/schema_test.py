@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks JSON against docs/explain.schema.json.
+"""Checks JSON against the schemas in docs/: explain, and diff where its "schema"
+field says so.
 
     schema_test.py               all golden reports, and that damage is noticed
     schema_test.py FILE...       these files ("-": standard input)
@@ -18,7 +19,7 @@ import sys
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCHEMA = HERE.parent.parent / "docs" / "explain.schema.json"
+DOCS = HERE.parent.parent / "docs"
 
 NOTES = {"$schema", "$defs", "title", "description", "examples"}
 TYPES = {
@@ -80,7 +81,12 @@ def check(value, schema, root, path="$"):
 
 
 def validate(document):
-    schema = json.loads(SCHEMA.read_text())
+    name = (document["schema"]["name"] if isinstance(document, dict)
+            and isinstance(document.get("schema"), dict)
+            and document["schema"].get("name") == "ingero.diff"
+            else "ingero.explain")
+    schema = json.loads(
+        (DOCS / (name.removeprefix("ingero.") + ".schema.json")).read_text())
     return list(check(document, schema, schema))
 
 
