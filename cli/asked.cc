@@ -38,7 +38,7 @@ Result<uint32_t> ResolvePid(uint32_t pid, const analysis::TraceSource& trace) {
 
 }  // namespace
 
-void AskedOptions::AddTo(CLI::App* app) {
+void AskedOptions::AddTo(CLI::App* app, const char* about_pid) {
   app->add_option("--db", db_, "Store to read. Default: the newest")
       ->type_name("PATH");
   app->add_option("--since", window_.since,
@@ -49,8 +49,7 @@ void AskedOptions::AddTo(CLI::App* app) {
       ->type_name("TIME");
   app->add_option("--to", window_.to, "End of the time to look at")
       ->type_name("TIME");
-  app->add_option("--pid", pid_, "Only this process and its workers")
-      ->type_name("PID");
+  app->add_option("--pid", pid_, about_pid)->type_name("PID");
 }
 
 std::optional<int> AskedOptions::Check(const std::string& command,

@@ -21,7 +21,9 @@ namespace ingero::cli {
 
 class AskedOptions {
  public:
-  void AddTo(CLI::App* app);
+  // about_pid: what --pid means to the command.
+  void AddTo(CLI::App* app,
+             const char* about_pid = "Only this process and its workers");
   // All that can be wrong without looking at a store. An exit status, after
   // saying what is wrong; nullopt: go on.
   std::optional<int> Check(const std::string& command, const Io& io);
@@ -33,6 +35,7 @@ class AskedOptions {
   };
   Result<Opened> Open(const std::string& command, const Io& io);
   bool names_store() const { return named_; }
+  bool names_pid() const { return pid_number_.has_value(); }
   const std::string& db() const { return db_; }
 
  private:

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/render/diff.h"
-#include "merge/store_trace.h"
+#include "merge/trace_reader.h"
 
 namespace ingero::cli {
 namespace {
@@ -74,14 +74,19 @@ int RunDiff(const Args& args, const Io& io) {
     conditions.push_back(*condition);
   }
 
-  auto a = merge::OpenStore(path_a);
-  auto b = merge::OpenStore(path_b);
+  auto a = merge::OpenTrace(path_a);
+  auto b = merge::OpenTrace(path_b);
   for (const auto* opened : {&a, &b})
     if (!opened->ok()) {
       PrintError(io, "diff", opened->status().message());
       return kFailed;
     }
   const analysis::Diff diff = analysis::CompareReports(**a, **b);
+  for (const auto* read : {&*a, &*b})
+    if (Status status = (*read)->AllRead(); !status.ok()) {
+      PrintError(io, "diff", status.message());
+      return kFailed;
+    }
   FailAnswers answers;
   bool failed = false, judged = true;
   for (const analysis::FailCondition& condition : conditions) {

@@ -101,6 +101,10 @@ int RunExplain(const Args& args, const Io& io) {
 
   analysis::Report report =
       analysis::BuildReport(*opened->trace, opened->options);
+  if (Status read = opened->trace->AllRead(); !read.ok()) {
+    PrintError(io, "explain", read.message());
+    return kFailed;
+  }
   if (o.asked.names_store()) NameStoreInQueries(o.asked.db(), &report);
   if (o.json) {
     Write(io.out, RenderJson(report));

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "base/trace_dir.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/render/layout.h"
@@ -165,8 +166,18 @@ class Printer {
 
 // ---- --schema ---------------------------------------------------------------
 
+const char* TypeName(query::Type type) {
+  switch (type) {
+    case query::Type::kText: return "text";
+    case query::Type::kInteger: return "integer";
+    case query::Type::kReal: return "real";
+  }
+  return "";
+}
+
 int PrintSchema(const std::vector<query::Table>& tables,
-                const std::string& only, const Io& io) {
+                const std::string& only, bool json, const Io& io) {
+  std::string lines;  // json: one object a table or view
   Page page(io.columns, io.out_is_terminal && !io.no_color);
   std::vector<std::string> names;
   for (const query::Table& t : tables) {
@@ -174,12 +185,15 @@ int PrintSchema(const std::vector<query::Table>& tables,
     if (!only.empty() && only != t.name) continue;
     page.Blank();
     page.Labeled(Toned(Tone::kBold, t.name), t.about, 0, 20);
+    nlohmann::ordered_json object = {
+        {"name", t.name}, {"kind", "table"}, {"about", t.about}};
     for (const query::ColumnInfo& c : t.columns) {
-      const char* type = c.type == query::Type::kText      ? "text"
-                         : c.type == query::Type::kInteger ? "integer"
-                                                           : "real";
-      page.Labeled(fmt::format("{:<18} {:<8}", c.name, type), c.about, 2, 30);
+      page.Labeled(fmt::format("{:<18} {:<8}", c.name, TypeName(c.type)),
+                   c.about, 2, 30);
+      object["columns"].push_back(
+          {{"name", c.name}, {"type", TypeName(c.type)}, {"about", c.about}});
     }
+    lines += object.dump() + "\n";
   }
   for (const query::View& v : query::StoreViews()) {
     names.push_back(v.name);
@@ -187,13 +201,19 @@ int PrintSchema(const std::vector<query::Table>& tables,
     page.Blank();
     page.Labeled(Toned(Tone::kBold, v.name), v.about, 0, 20);
     page.Labeled("view", v.sql, 2, 18);
+    lines += nlohmann::ordered_json{{"name", v.name},
+                                    {"kind", "view"},
+                                    {"about", v.about},
+                                    {"sql", v.sql}}
+                 .dump() +
+             "\n";
   }
   if (page.text().empty())
     return UsageError(
         io, "query",
         fmt::format("--schema: no table or view '{}'; there are {}", only,
                     fmt::join(names, ", ")));
-  Write(io.out, page.text());
+  Write(io.out, json ? lines : page.text());
   return FinishOutput(io, "query") ? kDone : kFailed;
 }
 
@@ -215,8 +235,8 @@ int RunQuery(const Args& args, const Io& io) {
   app.add_option("--db", db, "Store to read. Default: the newest")
       ->type_name("PATH");
   app.add_option("--format", format,
-                 "table (for people), csv, or jsonl (one JSON\n"
-                 "object a line)")
+                 "table (for people), csv, jsonl (one JSON object\n"
+                 "a line), or columns (binary; docs/formats.md)")
       ->type_name("FORMAT");
   bool show = false;
   app.add_flag("--schema", show,
@@ -226,10 +246,11 @@ int RunQuery(const Args& args, const Io& io) {
       ->type_name("SQL");
   if (auto status = Parse(app, args, io)) return *status;
 
-  if (format != "table" && format != "csv" && format != "jsonl")
+  if (format != "table" && format != "csv" && format != "jsonl" &&
+      format != "columns")
     return UsageError(io, "query",
-                      fmt::format("--format: '{}' is not one of table, csv "
-                                  "and jsonl",
+                      fmt::format("--format: '{}' is not one of table, csv, "
+                                  "jsonl and columns",
                                   format));
   if (!show && sql.empty())
     return UsageError(io, "query",
@@ -252,12 +273,25 @@ int RunQuery(const Args& args, const Io& io) {
   if (!reader.ok()) return fail(reader.status());
   auto database = query::Database::Open(**reader);
   if (!database.ok()) return fail(database.status());
-  if (show) return PrintSchema((*database)->tables(), sql, io);
+  if (show)
+    return PrintSchema((*database)->tables(), sql, format == "jsonl", io);
 
   Printer printer(format, io);
   query::Database::Handler handler;
-  handler.columns = [&](const auto& names) { printer.Columns(names); };
-  handler.row = [&](const auto& row) { return printer.Row(row); };
+  ColumnWriter columns(io.out);
+  Status unfit;
+  if (format == "columns") {
+    handler.typed_columns = [&](const auto& names, const auto& types) {
+      columns.Begin(names, types);
+    };
+    handler.row = [&](const auto& row) {
+      unfit = columns.Add(row);
+      return unfit.ok() && std::ferror(io.out) == 0;
+    };
+  } else {
+    handler.columns = [&](const auto& names) { printer.Columns(names); };
+    handler.row = [&](const auto& row) { return printer.Row(row); };
+  }
   auto said = std::chrono::steady_clock::now();
   bool saying = false;
   handler.progress = [&](uint64_t scanned) {
@@ -274,7 +308,8 @@ int RunQuery(const Args& args, const Io& io) {
   struct sigaction action{}, before{};
   action.sa_handler = OnInterrupt;
   sigaction(SIGINT, &action, &before);
-  const Status status = (*database)->Run(sql, handler);
+  Status status = (*database)->Run(sql, handler);
+  if (status.ok()) status = unfit;
   sigaction(SIGINT, &before, nullptr);
   g_running = nullptr;
   if (saying) Write(io.err, "\r\033[K");
@@ -282,16 +317,13 @@ int RunQuery(const Args& args, const Io& io) {
     FinishOutput(io, "query");
     return fail(status);
   }
-  printer.Finish();
-  // Blocks that were asked for but are damaged.
-  if (const uint64_t unreadable = (*reader)->unreadable_blocks();
-      unreadable > 0) {
+  if (format != "columns") printer.Finish();
+  if (Status read = (*reader)->AllRead(); !read.ok()) {
     FinishOutput(io, "query");
-    return fail(Status::Error(fmt::format(
-        "{}: {} damaged blocks were left out of this answer; merge the streams "
-        "again",
-        db, FormatCount(unreadable))));
+    return fail(read);
   }
+  // Its end is what says that it is whole.
+  if (format == "columns") columns.Finish();
   return FinishOutput(io, "query") ? kDone : kFailed;
 }
 

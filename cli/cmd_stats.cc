@@ -358,6 +358,10 @@ int RunStats(const Args& args, const Io& io) {
     return !Wanted(trace, r.process, opened->options.pid);
   });
   const std::vector<std::string> missing = trace.facts().missing;
+  if (Status read = trace.AllRead(); !read.ok()) {
+    PrintError(io, "stats", read.message());
+    return kFailed;
+  }
 
   if (json) {
     Json out = {{"schema", {{"name", "ingero.stats"}, {"version", 1}}},

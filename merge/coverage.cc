@@ -181,7 +181,7 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
   }
 
   Rows rows;
-  if (!reader.file().ReadAll(coverage_table::kSchema, &rows).ok()) rows = {};
+  if (!reader.ReadAll(coverage_table::kSchema, &rows).ok()) rows = {};
   for (size_t r = 0; r < rows.size(); ++r) {
     using namespace coverage_table;
     const auto process = static_cast<ProcessIndex>(rows.at(r, kProcess));

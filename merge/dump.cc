@@ -357,7 +357,7 @@ Status Dump(const std::string& path, DumpFormat format,
   }
   INGERO_RETURN_IF_ERROR(CheckTableName(filter.table, false));
   const std::string data = StoreDataPath(path);
-  INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(data, true));
+  INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::OpenToAsk(data));
   Status s = DumpBlocks(
       sink, reader->file().blocks(),
       [&](const BlockRef& ref, std::string* bytes) {

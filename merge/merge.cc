@@ -7,7 +7,6 @@
 #include <cxxabi.h>
 #include <errno.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "merge/cuda_ingest.h"
 #include "merge/kernel_ingest.h"
 #include "merge/recordings.h"
+#include "merge/store_lock.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
 
@@ -53,27 +53,6 @@ std::string Demangle(const std::string& mangled) {
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), free);
   return status == 0 && text != nullptr ? text.get() : "";
 }
-
-// One merge per store. The lock dies with its holder.
-class StoreLock {
- public:
-  static Result<StoreLock> Take(const std::string& store, bool wait) {
-    const std::string path = store + "/merge.lock";
-    INGERO_ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDWR | O_CREAT, 0644));
-    while (flock(fd.get(), LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
-      if (errno == EINTR) continue;
-      if (errno != EWOULDBLOCK) return Status::Errno("lock " + path, errno);
-      return Status::Error(
-          "another merge is writing " + store +
-          "; wait for it to end (its result will hold the same data)");
-    }
-    return StoreLock(std::move(fd));
-  }
-
- private:
-  explicit StoreLock(Fd fd) : fd_(std::move(fd)) {}
-  Fd fd_;
-};
 
 // For RemoveUnfinishedStore(): a path, from when the file is made until it has
 // its name. One at a time.
@@ -390,6 +369,7 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
   for (const KernelInput& k : kernel_)
     present[k.stream->header().stream_id] = KernelFingerprint(k);
   std::vector<std::string> gone;
+  const bool pruned = (*reader)->Fact("pruned.events") != 0;
   bool changed = (*reader)->Fact("analysis.version") !=
                  static_cast<int64_t>(kAnalysisVersion);
   size_t known = 0;
@@ -407,7 +387,14 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
         changed = true;  // what was in flight has an end now
   }
   if (known != present.size()) changed = true;
-  if (gone.empty() && (*reader)->StoredMissing() != missing_) changed = true;
+  if (gone.empty() && !pruned && (*reader)->StoredMissing() != missing_)
+    changed = true;
+  if (changed && pruned)
+    return Status::Error(
+        store_ +
+        " was pruned to its last part, and its streams have changed since: "
+        "merging again would bring back all of the recording. Write another "
+        "store with -o, or remove this one");
   if (changed && !gone.empty())
     return Status::Error(fmt::format(
         "{} holds {} stream{} that {} no longer in the trace folder ({}); "
@@ -825,6 +812,7 @@ Result<MergeSummary> Merger::Run() {
     for (const auto& [table, longest] : results.longest())
       facts.Add("longest_ns." + table, longest);
     facts.Add("attributed", 1);
+    facts.Add("indexed", 1);
     INGERO_RETURN_IF_ERROR(facts.Write(writer.get(), 1));
   }
   INGERO_RETURN_IF_ERROR(writer->Finish());
@@ -884,7 +872,7 @@ Result<std::unique_ptr<TraceReader>> OpenTrace(const std::string& path) {
   const std::string data = StoreDataPath(path);
   if (S_ISDIR(st.st_mode) && access(data.c_str(), F_OK) != 0)
     return Status::Error(path + ": not a store: no data.mdb in this folder");
-  auto reader = TraceReader::Open(data, true);
+  auto reader = TraceReader::OpenToAsk(data);
   if (!reader.ok()) return reader.status();
   if ((*reader)->Fact("attributed") == 0)
     return Status::Error(data +

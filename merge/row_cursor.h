@@ -53,7 +53,7 @@ class RowCursor {
   RowCursor(const TableSchema& schema, std::vector<BlockRef> blocks,
             Interval window, BlockReader read, size_t decoders = 0,
             BlockCache* cache = nullptr);
-  ~RowCursor();
+  virtual ~RowCursor();
   RowCursor(const RowCursor&) = delete;
   RowCursor& operator=(const RowCursor&) = delete;
 

@@ -158,11 +158,23 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{38, "facts", kColumns, true};
 }  // namespace fact_table
 
+// One row, the last that a merge writes: how many entries a store has besides,
+// and the sum of the CRC-32Cs of each one's key and size (StoreFile). Stores of
+// before have none: their blocks are all read when they are opened.
+namespace index_table {
+enum Col : size_t { kT, kEntries, kKeysCheck, kCount };
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"entries", kPlain},
+                                      {"keys_check", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{39, "index", kColumns, false};
+}  // namespace index_table
+
 inline constexpr std::array kDescriptionTables = {
     &process_table::kSchema,     &thread_table::kSchema,
     &function_table::kSchema,    &kernel_name_table::kSchema,
     &stream_table::kSchema,      &coverage_table::kSchema,
-    &fact_table::kSchema};
+    &fact_table::kSchema,        &index_table::kSchema};
 
 // Any table of a store; nullptr where no table has this id.
 constexpr const TableSchema* FindStoreTable(uint16_t id) {

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/crc32c.h"
+
 namespace ingero::merge {
 namespace {
 
@@ -61,6 +63,13 @@ static_assert(sizeof(LmdbPageHeader) == kPageHeader);
 Status Damaged(const std::string& what) {
   return Status::Error("damaged store: " + what +
                        "; run `ingero merge` again to make a new one");
+}
+
+// What an entry adds to keys_check: order does not matter.
+uint64_t CheckOfKey(std::string_view key, uint32_t value_bytes) {
+  const uint32_t bytes = htole32(value_bytes);
+  return Crc32c({reinterpret_cast<const char*>(&bytes), sizeof(bytes)},
+                Crc32c(key));
 }
 
 // LMDB writes a commit in pieces of up to this size.
@@ -152,8 +161,8 @@ Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
   StoreWriter* w = writer.get();
   INGERO_ASSIGN_OR_RETURN(
       writer->queue_,
-      BlockQueue::Start([w](std::string b) { return w->AddToBatch(std::move(b)); },
-                        [w] { return w->Commit(); }));
+      BlockQueue::Start([w](std::string b) { return w->Add(std::move(b)); },
+                        [w] { return w->CommitAll(); }));
   return writer;
 }
 
@@ -166,6 +175,53 @@ Status StoreWriter::PutRows(Rows* rows, uint32_t owner,
   return queue_->PutRows(rows, owner, prepare);
 }
 
+bool StoreWriter::Joins(uint16_t table) {
+  return FindTable(table) != nullptr && table != keyframe_table::kSchema.id;
+}
+
+Status StoreWriter::Add(std::string block) {
+  INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
+  if (!Joins(p.table)) return AddToBatch(std::move(block));
+  const TableSchema& schema = *FindTable(p.table);
+  Joined& joined = joined_[{p.table, p.owner}];
+  // A column of a newer ingero would be lost.
+  if (p.rows >= kJoinedRows || p.columns > schema.columns.size() ||
+      !DecodeBlock(block, schema, &decoded_).ok()) {
+    INGERO_RETURN_IF_ERROR(EndJoined(p.owner, &joined));
+    return AddToBatch(std::move(block));
+  }
+  size_t text_bytes = joined.text_bytes;
+  for (const std::string& text : decoded_.texts) text_bytes += text.size();
+  if (text_bytes > kMaxBlockTextBytes)
+    INGERO_RETURN_IF_ERROR(EndJoined(p.owner, &joined));
+  joined.rows.schema = &schema;
+  joined.rows.values.insert(joined.rows.values.end(), decoded_.values.begin(),
+                            decoded_.values.end());
+  for (std::string& text : decoded_.texts) {
+    joined.text_bytes += text.size();
+    joined.rows.texts.push_back(std::move(text));
+  }
+  return joined.rows.size() >= kJoinedRows ||
+                 joined.text_bytes >= kJoinedTextBytes
+             ? EndJoined(p.owner, &joined)
+             : Status();
+}
+
+Status StoreWriter::EndJoined(uint32_t owner, Joined* joined) {
+  if (joined->rows.size() == 0) return {};
+  std::string block;
+  EncodeBlock(joined->rows, owner, &block);
+  joined->rows.Clear();
+  joined->text_bytes = 0;
+  return AddToBatch(std::move(block));
+}
+
+Status StoreWriter::CommitAll() {
+  for (auto& [key, joined] : joined_)
+    INGERO_RETURN_IF_ERROR(EndJoined(key.second, &joined));
+  return Commit();
+}
+
 Status StoreWriter::AddToBatch(std::string block) {
   INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
   BlockRef ref;
@@ -175,7 +231,10 @@ Status StoreWriter::AddToBatch(std::string block) {
   ref.last_ns = p.last_ns;
   ref.sequence = sequences_[uint64_t{p.table} << 32 | p.owner]++;
   batch_bytes_ += block.size();
-  batch_.emplace_back(EncodeKey(ref), std::move(block));
+  std::string key = EncodeKey(ref);
+  ++entries_;
+  keys_check_ += CheckOfKey(key, static_cast<uint32_t>(block.size()));
+  batch_.emplace_back(std::move(key), std::move(block));
   return batch_bytes_ >= kBatchBytes ? Commit() : Status();
 }
 
@@ -228,6 +287,12 @@ Status StoreWriter::Commit() {
 Status StoreWriter::Flush() { return queue_->Flush(); }
 
 Status StoreWriter::Finish() {
+  INGERO_RETURN_IF_ERROR(Flush());  // and the thread rests: these are final
+  Rows index;
+  index.schema = &index_table::kSchema;
+  const uint64_t row[] = {0, entries_, keys_check_};
+  index.Append(row);
+  INGERO_RETURN_IF_ERROR(PutRows(&index, 0));
   INGERO_RETURN_IF_ERROR(Flush());
   int rc = mdb_env_sync(env_->env, 1);
   if (rc != 0) return LmdbError("sync", path_, rc);
@@ -273,7 +338,7 @@ Status StoreFile::Walk() {
     return Status::Error("not an ingero store: LMDB data version " +
                          std::to_string(first.version) + ", this ingero reads " +
                          std::to_string(kLmdbVersion));
-  const uint64_t page_bytes = first.free_db.pad;
+  const uint64_t page_bytes = page_bytes_ = first.free_db.pad;
   if (page_bytes < 512 || page_bytes > 65536 ||
       (page_bytes & (page_bytes - 1)) != 0)
     return Damaged("impossible page size");
@@ -387,8 +452,16 @@ Status StoreFile::Walk() {
                    value_at;
     }
     ref.bytes = static_cast<uint32_t>(value_bytes);
+    const bool same_owner = !blocks_.empty() &&
+                            blocks_.back().table == ref.table &&
+                            blocks_.back().owner == ref.owner;
+    reach_.push_back(same_owner ? std::max(reach_.back(), ref.last_ns)
+                                : ref.last_ns);
     blocks_.push_back(ref);
   }
+  used_bytes_ = (2 + static_cast<uint64_t>(std::count(seen.begin(), seen.end(),
+                                                      true))) *
+                page_bytes;
   if (blocks_.size() != meta.main_db.entries)
     return Damaged("it holds " + std::to_string(blocks_.size()) + " of " +
                    std::to_string(meta.main_db.entries) + " entries");
@@ -399,8 +472,9 @@ std::span<const BlockRef> StoreFile::Table(uint16_t table) const {
   const auto less = [](const BlockRef& r, uint16_t t) { return r.table < t; };
   const auto begin =
       std::lower_bound(blocks_.begin(), blocks_.end(), table, less);
-  auto end = begin;
-  while (end != blocks_.end() && end->table == table) ++end;
+  const auto end = std::upper_bound(
+      begin, blocks_.end(), table,
+      [](uint16_t t, const BlockRef& r) { return t < r.table; });
   return {begin, end};
 }
 
@@ -419,24 +493,79 @@ std::span<const BlockRef> StoreFile::Owner(uint16_t table,
   return {begin, end};
 }
 
+std::vector<BlockRef> StoreFile::Touching(std::span<const BlockRef> blocks,
+                                          Interval window) const {
+  std::vector<BlockRef> out;
+  for (auto owner = blocks.begin(); owner != blocks.end();) {
+    const auto end = std::upper_bound(
+        owner, blocks.end(), *owner, [](const BlockRef& a, const BlockRef& b) {
+          return a.table != b.table ? a.table < b.table : a.owner < b.owner;
+        });
+    const auto reach =
+        reach_.begin() + (&*owner - blocks_.data());
+    auto at = owner + (std::lower_bound(reach, reach + (end - owner),
+                                        window.begin.value) -
+                       reach);
+    for (; at != end && at->first_ns < window.end.value; ++at)
+      if (at->last_ns >= window.begin.value) out.push_back(*at);
+    owner = end;
+  }
+  return out;
+}
+
+uint64_t StoreFile::PageBytesOf(const BlockRef& ref) const {
+  // A value that does not lie in its leaf page has pages of its own.
+  if (ref.offset % page_bytes_ != kPageHeader) return ref.bytes;
+  return (kPageHeader + ref.bytes + page_bytes_ - 1) / page_bytes_ *
+         page_bytes_;
+}
+
+Result<BlockPreamble> StoreFile::PreambleOf(const BlockRef& ref,
+                                            std::string_view bytes) {
+  auto p = ReadPreamble(bytes);
+  if (!p.ok()) return Damaged(p.status().message());
+  if (p->table != ref.table || p->owner != ref.owner ||
+      p->first_ns != ref.first_ns || p->last_ns != ref.last_ns ||
+      BlockBytes(*p) != ref.bytes)
+    return Damaged("a key does not fit its block");
+  return *p;
+}
+
 Status StoreFile::Read(const BlockRef& ref, std::string* bytes) const {
   INGERO_RETURN_IF_ERROR(file_.ReadAt(ref.offset, ref.bytes, bytes));
   if (bytes->size() != ref.bytes) return Damaged("it was cut while being read");
-  return {};
+  return PreambleOf(ref, *bytes).status();
+}
+
+Result<bool> StoreFile::VerifyKeys() const {
+  Rows index;
+  INGERO_RETURN_IF_ERROR(ReadAll(index_table::kSchema, &index));
+  if (index.size() == 0) return false;
+  uint64_t entries = 0, check = 0;
+  for (const BlockRef& ref : blocks_) {
+    if (ref.table == index_table::kSchema.id) continue;
+    ++entries;
+    check += CheckOfKey(EncodeKey(ref), ref.bytes);
+  }
+  if (index.size() != 1 || index.at(0, index_table::kEntries) != entries ||
+      index.at(0, index_table::kKeysCheck) != check)
+    return Damaged("its keys are not those that were written");
+  return true;
+}
+
+Result<BlockPreamble> StoreFile::VerifyBlock(const BlockRef& ref) const {
+  std::string bytes;
+  INGERO_RETURN_IF_ERROR(file_.ReadAt(ref.offset, ref.bytes, &bytes));
+  INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, PreambleOf(ref, bytes));
+  Status s = CheckBlock(bytes);
+  return s.ok() ? Result<BlockPreamble>(p) : Damaged(s.message());
 }
 
 Status StoreFile::VerifyBlocks() const {
-  std::string bytes;
-  for (const BlockRef& ref : blocks_) {
-    INGERO_RETURN_IF_ERROR(Read(ref, &bytes));
-    Status s = CheckBlock(bytes);
-    if (!s.ok()) return Damaged(s.message());
-    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(bytes));
-    if (p.table != ref.table || p.owner != ref.owner ||
-        p.first_ns != ref.first_ns || p.last_ns != ref.last_ns ||
-        BlockBytes(p) != ref.bytes)
-      return Damaged("a key does not fit its block");
-  }
+  INGERO_ASSIGN_OR_RETURN(const bool has_index, VerifyKeys());
+  (void)has_index;
+  for (const BlockRef& ref : blocks_)
+    if (auto block = VerifyBlock(ref); !block.ok()) return block.status();
   return {};
 }
 

@@ -13,21 +13,27 @@
 // Reading walks LMDB's pages itself and checks every number before using it,
 // because LMDB trusts its pages: on damaged ones it faults or asserts. The walk
 // touches no value, only branch and leaf pages, and yields where each value
-// lies. All reads are pread(2): a file that is cut meanwhile gives an error,
+// lies. That all keys are as they were written is known from a check over them
+// (index_table), so no block is missed; a block's own CRC and that it is the one
+// of its key are checked when it is read. So a store opens in a time that its
+// events do not add to, and damage is told by who meets it. All reads are pread(2): a file that is cut meanwhile gives an error,
 // where a mapping would give SIGBUS.
 #ifndef INGERO_MERGE_STORE_H_
 #define INGERO_MERGE_STORE_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/block_codec.h"
 #include "base/file.h"
+#include "base/interval.h"
 #include "base/status.h"
 #include "merge/block_queue.h"
 #include "merge/schema.h"
@@ -64,25 +70,41 @@ class StoreWriter {
   StoreWriter(const StoreWriter&) = delete;
   StoreWriter& operator=(const StoreWriter&) = delete;
 
-  // Queues an encoded block. Batches of kBatchBytes are one transaction.
+  // Queues an encoded block. Batches of kBatchBytes are one transaction. Small
+  // ones of events and results (the companion flushes every half second) are
+  // joined with those of their owner that follow, until the next Flush().
   Status PutBlock(std::string block);
   // Queues rows to be encoded; no-op for no rows. *rows is empty afterwards.
   Status PutRows(Rows* rows, uint32_t owner,
                  BlockQueue::Prepare prepare = nullptr);
   // Commits what is queued, and waits for it.
   Status Flush();
-  // Flush, write everything to disk, close. The file stays at `path`.
+  // Flush, add the index row, write everything to disk, close. The file stays
+  // at `path`.
   Status Finish();
 
   static constexpr size_t kBatchBytes = 4u << 20;
   static constexpr size_t kFirstMapBytes = 1u << 20;
+  // Blocks of fewer rows are joined up to so many. A cursor over all CPUs holds
+  // a block of each, so more would be memory and rows that windows do not need.
+  static constexpr size_t kJoinedRows = 1024;
+  static constexpr size_t kJoinedTextBytes = 1u << 20;
+  // Numbered rows and keyframes are found by their block.
+  static bool Joins(uint16_t table);
 
  private:
   struct Env;
   explicit StoreWriter(std::string path);
   // Of the thread:
+  Status Add(std::string block);
   Status AddToBatch(std::string block);
+  struct Joined {
+    Rows rows;
+    size_t text_bytes = 0;
+  };
+  Status EndJoined(uint32_t owner, Joined* joined);
   Status Commit();
+  Status CommitAll();
   Status Grow();
 
   std::string path_;
@@ -93,6 +115,9 @@ class StoreWriter {
   std::vector<std::pair<std::string, std::string>> batch_;
   size_t batch_bytes_ = 0;
   std::unordered_map<uint64_t, uint32_t> sequences_;  // by (table, owner)
+  std::map<std::pair<uint16_t, uint32_t>, Joined> joined_;  // the same
+  Rows decoded_;
+  uint64_t entries_ = 0, keys_check_ = 0;  // see index_table
 };
 
 class StoreFile {
@@ -104,23 +129,41 @@ class StoreFile {
   // The blocks of a table, in key order: owner, then time.
   std::span<const BlockRef> Table(uint16_t table) const;
   std::span<const BlockRef> Owner(uint16_t table, uint32_t owner) const;
-  // Replaces *bytes by the block's.
+  // Of `blocks`, a part of blocks(), those that touch `window`: in a time that
+  // the others do not add to.
+  std::vector<BlockRef> Touching(std::span<const BlockRef> blocks,
+                                 Interval window) const;
+  // Replaces *bytes by the block's. An error where they are not of its key; the
+  // CRC is left to who decodes.
   Status Read(const BlockRef& ref, std::string* bytes) const;
-  // Checks every block's CRC, and that keys tell the truth. Reads everything.
+  // Checks the keys alone. false: the store is of before there was an index.
+  Result<bool> VerifyKeys() const;
+  // Checks one block, all of it, and says what it says of itself.
+  Result<BlockPreamble> VerifyBlock(const BlockRef& ref) const;
+  // Every block, and the keys. Reads everything.
   Status VerifyBlocks() const;
   // Reads the numbered rows of a description table (chunks in owner order).
   Status ReadAll(const TableSchema& schema, Rows* rows) const;
 
   uint64_t size() const { return size_; }
+  // Of pages that hold something; the rest was left over by commits.
+  uint64_t used_bytes() const { return used_bytes_; }
+  // Bytes of the pages that an entry of this size takes for itself.
+  uint64_t PageBytesOf(const BlockRef& ref) const;
   const std::string& path() const { return file_.path(); }
+  int fd() const { return file_.fd(); }
 
  private:
   explicit StoreFile(InputFile file) : file_(std::move(file)) {}
   Status Walk();
+  // Of the block that `bytes` begins with, if it is the one of `ref`.
+  static Result<BlockPreamble> PreambleOf(const BlockRef& ref,
+                                          std::string_view bytes);
 
   InputFile file_;
-  uint64_t size_ = 0;
+  uint64_t size_ = 0, page_bytes_ = 0, used_bytes_ = 0;
   std::vector<BlockRef> blocks_;
+  std::vector<int64_t> reach_;  // latest last_ns of the owner's blocks so far
 };
 
 }  // namespace ingero::merge

@@ -70,10 +70,8 @@ Ns NsOf(uint64_t v) { return Ns(static_cast<int64_t>(v)); }
 template <typename T, typename Decode>
 class DecodingCursor : public Cursor<T> {
  public:
-  DecodingCursor(const TraceReader* reader, std::unique_ptr<RowCursor> rows,
-                 Decode decode)
-      : reader_(reader), rows_(std::move(rows)), decode_(std::move(decode)) {}
-  ~DecodingCursor() override { reader_->NoteUnreadable(*rows_); }
+  DecodingCursor(std::unique_ptr<RowCursor> rows, Decode decode)
+      : rows_(std::move(rows)), decode_(std::move(decode)) {}
   bool Next(T* out) override {
     while (rows_->Next())
       if (decode_(*rows_, out)) return true;
@@ -81,16 +79,14 @@ class DecodingCursor : public Cursor<T> {
   }
 
  private:
-  const TraceReader* reader_;
   std::unique_ptr<RowCursor> rows_;
   Decode decode_;
 };
 
 template <typename T, typename Decode>
-std::unique_ptr<Cursor<T>> MakeCursor(const TraceReader* reader,
-                                      std::unique_ptr<RowCursor> rows,
+std::unique_ptr<Cursor<T>> MakeCursor(std::unique_ptr<RowCursor> rows,
                                       Decode decode) {
-  return std::make_unique<DecodingCursor<T, Decode>>(reader, std::move(rows),
+  return std::make_unique<DecodingCursor<T, Decode>>(std::move(rows),
                                                      std::move(decode));
 }
 
@@ -115,12 +111,45 @@ bool ClipTo(Interval window, Interval* range, Ns* time) {
 
 Result<std::unique_ptr<TraceReader>> TraceReader::Open(
     const std::string& data_path, bool verify) {
+  return Open(data_path, verify ? Verify::kAll : Verify::kNothing);
+}
+
+Result<std::unique_ptr<TraceReader>> TraceReader::OpenToAsk(
+    const std::string& data_path) {
+  return Open(data_path, Verify::kKeys);
+}
+
+Result<std::unique_ptr<TraceReader>> TraceReader::Open(
+    const std::string& data_path, Verify verify) {
   std::unique_ptr<TraceReader> reader(new TraceReader());
   INGERO_ASSIGN_OR_RETURN(reader->file_, StoreFile::Open(data_path));
-  Status s = verify ? reader->file_->VerifyBlocks() : Status();
-  if (s.ok()) s = reader->Load();
+  const auto load = [&]() -> Status {
+    if (verify == Verify::kKeys) {
+      INGERO_ASSIGN_OR_RETURN(const bool known, reader->file_->VerifyKeys());
+      if (!known) verify = Verify::kAll;
+    }
+    if (verify == Verify::kAll)
+      INGERO_RETURN_IF_ERROR(reader->file_->VerifyBlocks());
+    INGERO_RETURN_IF_ERROR(reader->Load());
+    // Without it nothing would tell that other keys are gone.
+    if (reader->Fact("indexed") != 0 &&
+        reader->file_->Table(index_table::kSchema.id).empty())
+      return Status::Error("damaged store: its index is missing");
+    return {};
+  };
+  Status s = load();
   if (!s.ok()) return std::move(s).In(data_path);
   return reader;
+}
+
+Status TraceReader::AllRead() const {
+  const uint64_t unreadable = unreadable_blocks();
+  if (unreadable == 0) return {};
+  return Status::Error(fmt::format(
+      "{}: damaged store: {} block{} that the answer needs can't be read; "
+      "`ingero store check` says which times are whole, `ingero merge` makes a "
+      "new one",
+      file_->path(), unreadable, unreadable == 1 ? "" : "s"));
 }
 
 Status TraceReader::Load() {
@@ -361,12 +390,31 @@ const StoredFunction& TraceReader::WordsOf(uint64_t func) const {
 std::unique_ptr<RowCursor> TraceReader::Cursor(
     const TableSchema& schema, std::span<const BlockRef> blocks,
     Interval window) const {
-  return std::make_unique<RowCursor>(
-      schema, std::vector<BlockRef>(blocks.begin(), blocks.end()), window,
-      [file = file_.get()](const BlockRef& ref, std::string* bytes) {
-        return file->Read(ref, bytes);
-      },
-      0, cache_.get());
+  class CountingCursor : public RowCursor {
+   public:
+    CountingCursor(const TraceReader* reader, const TableSchema& schema,
+                   std::vector<BlockRef> blocks, Interval window)
+        : RowCursor(
+              schema, std::move(blocks), window,
+              [file = reader->file_.get()](const BlockRef& ref,
+                                           std::string* bytes) {
+                return file->Read(ref, bytes);
+              },
+              0, reader->cache_.get()),
+          reader_(reader) {}
+    ~CountingCursor() override { reader_->unreadable_ += damaged().size(); }
+
+   private:
+    const TraceReader* reader_;
+  };
+  return std::make_unique<CountingCursor>(
+      this, schema, file_->Touching(blocks, window), window);
+}
+
+Status TraceReader::ReadAll(const TableSchema& schema, Rows* rows) const {
+  Status s = file_->ReadAll(schema, rows);
+  if (!s.ok()) ++unreadable_;
+  return s;
 }
 
 // ---- TraceSource ----------------------------------------------------------
@@ -419,7 +467,6 @@ std::unique_ptr<analysis::Cursor<Call>> TraceReader::Calls(
     return call->func != kNone && call->thread != kNone;
   };
   return MakeCursor<Call>(
-      this,
       Cursor(call_table::kSchema,
              file_->Owner(call_table::kSchema.id, process), window),
       decode);
@@ -463,7 +510,6 @@ std::unique_ptr<analysis::Cursor<Switch>> TraceReader::Switches(
     return true;
   };
   return MakeCursor<Switch>(
-      this,
       Cursor(switch_table::kSchema, file_->Table(switch_table::kSchema.id),
              window),
       decode);
@@ -494,7 +540,6 @@ std::pair<Ns, std::vector<StateAt>> TraceReader::StatesAt(Ns t) const {
     s.syscall = static_cast<int16_t>(row[kSyscall]) - 1;
     states.push_back(s);
   }
-  NoteUnreadable(*rows);
   return {Ns(at), std::move(states)};
 }
 
@@ -510,7 +555,6 @@ std::unique_ptr<analysis::Cursor<Sample>> TraceReader::Samples(
     return true;
   };
   return MakeCursor<Sample>(
-      this,
       Cursor(sample_table::kSchema, file_->Table(sample_table::kSchema.id),
              window),
       decode);
@@ -534,7 +578,6 @@ std::vector<MemoryStall> TraceReader::MemoryStalls(Interval window) const {
     s.compaction = row[kEvent] == INGERO_TASK_EVENT_COMPACTION;
     stalls.push_back(s);
   }
-  NoteUnreadable(*rows);
   return stalls;
 }
 
@@ -565,7 +608,6 @@ std::unique_ptr<analysis::Cursor<FeedInterval>> TraceReader::Feeds(
     return ClipTo(window, &f->range, &f->time);
   };
   return MakeCursor<FeedInterval>(
-      this,
       Cursor(feed_table::kSchema, file_->Table(feed_table::kSchema.id),
              Widened(window, feed_table::kSchema)),
       decode);
@@ -599,7 +641,6 @@ std::unique_ptr<analysis::Cursor<PathCell>> TraceReader::Paths(
     return true;
   };
   return MakeCursor<PathCell>(
-      this,
       Cursor(path_table::kSchema, file_->Table(path_table::kSchema.id),
              Widened(window, path_table::kSchema)),
       decode);
@@ -626,7 +667,6 @@ std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
     return true;
   };
   return MakeCursor<CallSplit>(
-      this,
       Cursor(split_table::kSchema, file_->Table(split_table::kSchema.id),
              window),
       decode);
@@ -648,7 +688,6 @@ std::unique_ptr<analysis::Cursor<StepMark>> TraceReader::Steps(
     return true;
   };
   return MakeCursor<StepMark>(
-      this,
       Cursor(step_table::kSchema,
              file_->Owner(step_table::kSchema.id, process), window),
       decode);
@@ -743,7 +782,6 @@ Summaries TraceReader::Summarize(Interval window) const {
       auto histogram = Histogram::Parse(rows->text());
       if (histogram.ok()) t.histogram.Merge(*histogram);
     }
-    NoteUnreadable(*rows);
     for (const auto& [func, t] : totals) {
       Operation op;
       op.func = func;
@@ -804,7 +842,6 @@ Summaries TraceReader::Summarize(Interval window) const {
       a.maj_faults += part(kMajFaults);
       a.kernel += NsOf(part(kKernelNs));
     }
-    NoteUnreadable(rows);
   };
   const uint16_t sched = sched_summary_table::kSchema.id;
   auto seconds = Cursor(sched_summary_table::kSchema,

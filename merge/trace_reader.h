@@ -38,9 +38,14 @@ struct StoredStream {
 class TraceReader : public analysis::ReportSource,
                     public analysis::TraceSource {
  public:
-  // verify: check every block's CRC first.
+  // verify: check every block first. Else blocks are checked as they are read,
+  // and one that can't be is left out of the answer and counted.
   static Result<std::unique_ptr<TraceReader>> Open(const std::string& data_path,
                                                    bool verify);
+  // To be asked: checks what has to be known for damage not to pass unseen
+  // afterwards (see AllRead()); a store without an index, whole.
+  static Result<std::unique_ptr<TraceReader>> OpenToAsk(
+      const std::string& data_path);
 
   // TraceSource
   Interval span() const override { return span_; }
@@ -90,6 +95,12 @@ class TraceReader : public analysis::ReportSource,
   // A fact by name; 0 or "" where there is none.
   int64_t Fact(const std::string& name) const;
   const std::string& FactText(const std::string& name) const;
+  const std::map<std::string, std::pair<int64_t, std::string>>& facts_by_name()
+      const {
+    return facts_;
+  }
+  // A description table as file().ReadAll() has it; damage is counted.
+  Status ReadAll(const TableSchema& schema, Rows* rows) const;
   // What the merge left out or found damaged, a line each.
   std::vector<std::string> StoredMissing() const { return Lines("missing"); }
   // The texts of the facts name.0, name.1, ...
@@ -106,18 +117,21 @@ class TraceReader : public analysis::ReportSource,
   analysis::ThreadIndex ThreadOfSwitch(uint32_t tid, uint32_t tgid,
                                        int64_t t) const;
   const StoredFunction& WordsOf(uint64_t func) const;
+  // Counts, when it goes, the blocks that it could not read.
   std::unique_ptr<RowCursor> Cursor(const TableSchema& schema,
                                     std::span<const BlockRef> blocks,
                                     Interval window) const;
   // Keeps decoded blocks of calls and switches that windows share.
   void KeepBlocks() { cache_ = std::make_unique<BlockCache>(); }
   uint64_t unreadable_blocks() const { return unreadable_.load(); }  // so far
-  void NoteUnreadable(const RowCursor& cursor) const {
-    unreadable_ += cursor.damaged().size();
-  }
-
+  // An error where what was asked so far needed blocks that are damaged: then
+  // the answer is not whole, and not to be believed.
+  Status AllRead() const;
  private:
+  enum class Verify { kNothing, kKeys, kAll };
   TraceReader() = default;
+  static Result<std::unique_ptr<TraceReader>> Open(const std::string& data_path,
+                                                   Verify verify);
   Status Load();
   Status LoadLosses();
   Interval Widened(Interval window, const TableSchema& schema) const;

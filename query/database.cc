@@ -126,10 +126,12 @@ int Close(sqlite3_vtab_cursor* cursor) {
 
 int Next(sqlite3_vtab_cursor* base) {
   auto* cursor = static_cast<Cursor*>(base);
-  static_cast<Vtab*>(base->pVtab)->database->CountScanned();
+  Database* database = static_cast<Vtab*>(base->pVtab)->database;
+  database->CountScanned();
   cursor->end = !cursor->rows->Next();
   ++cursor->row_id;
-  return SQLITE_OK;
+  // A scan that gave up is no end of the rows.
+  return database->gave_up() ? SQLITE_INTERRUPT : SQLITE_OK;
 }
 
 // A number that bounds a column of integers: the next whole one upwards.
@@ -147,7 +149,8 @@ int FilterRows(sqlite3_vtab_cursor* base, int, const char* uses, int argc,
   // One more than the span: its end is the last event's time.
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  Filter filter{Interval{Ns(kMin), Ns(kMax)}, std::nullopt, std::nullopt};
+  Filter filter{Interval{Ns(kMin), Ns(kMax)}, std::nullopt, std::nullopt,
+                [d = vtab->database] { return d->GivesUp(); }};
   int64_t& begin = filter.window.begin.value;
   int64_t& end = filter.window.end.value;
   const int64_t origin = vtab->span.begin.value;
@@ -351,6 +354,7 @@ Status Database::Run(std::string_view sql, const Handler& handler) {
   } running{this};
   running_ = &handler;
   scanned_ = 0;
+  given_up_ = false;
   sqlite3_stmt* statement = nullptr;
   const char* rest = nullptr;
   const auto error = [&] {
@@ -398,6 +402,17 @@ Status Database::Run(std::string_view sql, const Handler& handler) {
     names.push_back(std::move(name));
   }
   if (handler.columns) handler.columns(names);
+  if (handler.typed_columns) {
+    std::vector<std::optional<Type>> types;
+    for (int i = 0; i < columns; ++i) {
+      const char* declared = sqlite3_column_decltype(statement, i);
+      types.emplace_back();
+      for (const Type type : {Type::kInteger, Type::kReal, Type::kText})
+        if (declared != nullptr && std::string_view(declared) == TypeName(type))
+          types.back() = type;
+    }
+    handler.typed_columns(names, types);
+  }
   std::vector<Value> row(static_cast<size_t>(columns));
   int status;
   while ((status = sqlite3_step(statement)) == SQLITE_ROW) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ class Database {
   struct Handler {
     // Before the first row, also where there is none.
     std::function<void(const std::vector<std::string>& columns)> columns;
+    // The same, with the types that tables declare; nullopt: an expression's.
+    std::function<void(const std::vector<std::string>& columns,
+                       const std::vector<std::optional<Type>>& types)>
+        typed_columns = {};
     // Views are valid during the call. False: enough.
     std::function<bool(const std::vector<Value>& row)> row;
     // Now and then, with the rows that the scans have gone through. False:
@@ -55,6 +60,9 @@ class Database {
 
   // For the virtual tables.
   void CountScanned() { ++scanned_; }
+  // Tells of progress; true: the question was given up.
+  bool GivesUp() { return given_up_ = given_up_ || OnProgress(this) != 0; }
+  bool gave_up() const { return given_up_; }
 
  private:
   Database() = default;
@@ -64,6 +72,7 @@ class Database {
   std::vector<Table> tables_;
   const Handler* running_ = nullptr;
   uint64_t scanned_ = 0;
+  bool given_up_ = false;
   std::atomic<bool> interrupted_{false};
 };
 

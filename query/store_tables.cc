@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "analysis/attribution.h"
 #include "analysis/report.h"
@@ -76,20 +79,6 @@ const char* LayerName(analysis::Layer layer) {
     case analysis::Layer::kRuntime: return "runtime";
     case analysis::Layer::kDriver: return "driver";
     case analysis::Layer::kLibrary: return "library";
-  }
-  return nullptr;
-}
-const char* StateName(analysis::ThreadState state) {
-  using enum analysis::ThreadState;
-  switch (state) {
-    case kUnknown: return "unknown";
-    case kRunning: return "running";
-    case kRunnable: return "runnable";
-    case kSleeping: return "sleeping";
-    case kDisk: return "disk";
-    case kBlocked: return "blocked";
-    case kStopped: return "stopped";
-    case kDead: return "dead";
   }
   return nullptr;
 }
@@ -268,11 +257,8 @@ std::function<bool(Stored*)> FromTable(const TraceReader& reader,
                                        Interval window) {
   const auto blocks = reader.file().Table(schema.id);
   std::shared_ptr<RowCursor> rows = reader.Cursor(schema, blocks, window);
-  return [&reader, rows](Stored* out) {
-    if (!rows->Next()) {
-      reader.NoteUnreadable(*rows);
-      return false;
-    }
+  return [rows](Stored* out) {
+    if (!rows->Next()) return false;
     out->owner = rows->owner();
     out->row.assign(rows->row().begin(), rows->row().end());
     out->text = rows->text();
@@ -363,14 +349,18 @@ Table Calls(std::shared_ptr<Names> n) {
           std::unique_ptr<analysis::Cursor<analysis::Call>> calls;
         };
         return [n, window, wanted, pid = filter.pid,
-                at = std::make_shared<At>()](CallOf* out) {
+                stop = filter.stop, passed = uint64_t{0},
+                at = std::make_shared<At>()](CallOf* out) mutable {
           const auto& processes = n->reader().processes();
           for (;;) {
             if (at->calls != nullptr) {
-              while (at->calls->Next(&out->call))
+              while (at->calls->Next(&out->call)) {
+                // SQLite sees nothing of what is passed over.
+                if (++passed % 65536 == 0 && stop && stop()) return false;
                 if (wanted.empty() || (out->call.func < wanted.size() &&
                                        wanted[out->call.func]))
                   return true;
+              }
               at->calls = nullptr;
               ++at->process;
             }
@@ -806,6 +796,107 @@ Table Nvtx(std::shared_ptr<Names> n) {
         [](const Stored& s) { return Bool(s[kOpen] != 0); }}});
 }
 
+// A name with its numbers as '#': "step 12" and "step 13" are one.
+std::string WithoutNumbers(string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !out.empty() && out.back() == '#') continue;
+    out += digit ? '#' : c;
+  }
+  return out;
+}
+
+struct Step {
+  Stored range;
+  uint64_t number = 0;
+  std::string name;
+  // What the process had for its GPUs to do meanwhile; when it is asked for.
+  mutable std::optional<std::array<Ns, 3>> fed;  // idle, busy, unknown
+};
+
+// Programs say themselves what a step is: nothing else is known to be one.
+Table Steps(std::shared_ptr<Names> n) {
+  using namespace nvtx_table;
+  const auto fed = [n](size_t which) {
+    return [n, which](const Step& s) {
+      if (!s.fed) {
+        using enum analysis::FeedState;
+        s.fed.emplace();
+        const Ns begin = s.range.t();
+        analysis::FeedInterval f;
+        for (auto feeds = n->reader().Feeds(
+                 {begin, begin + Ns(static_cast<int64_t>(s.range[kDuration]))});
+             feeds->Next(&f);)
+          if (f.process == s.range.owner)
+            (*s.fed)[f.state == kBusy ? 1 : f.state == kUnknown ? 2 : 0] +=
+                f.time;
+      }
+      return Int((*s.fed)[which]);
+    };
+  };
+  std::vector<Column<Step>> columns = {
+      {{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
+       [](const Step& s) { return Int(s.range.t()); }},
+      {{"at_s", kReal, "begin, s from the recording's begin"},
+       [n](const Step& s) { return n->AtSeconds(s.range.t()); }},
+      {{"duration_ns", kInteger, ""},
+       [](const Step& s) { return Int(s.range[kDuration]); }},
+      {{"pid", kInteger, "process"},
+       [n](const Step& s) { return n->Pid(s.range.owner); }},
+      {{"tid", kInteger, "thread that ended it"},
+       [](const Step& s) { return Int(s.range[kTid]); }},
+      {{"domain", kText, "of NVTX"},
+       [](const Step& s) { return Text(s.range.Part(0)); }},
+      {{"name", kText, "of the range, its numbers as #"},
+       [](const Step& s) { return Text(s.name); }},
+      {{"label", kText, "as the program gave it"},
+       [](const Step& s) { return Text(s.range.Part(1)); }},
+      {{"number", kInteger, "1, 2, ... of this name in its process"},
+       [](const Step& s) { return Int(s.number); }},
+      {{"gpu_idle_ns", kInteger,
+        "of it, its GPUs had nothing to do for certain (sum over GPUs)"},
+       fed(0)},
+      {{"gpu_busy_ns", kInteger, "they were busy for certain"}, fed(1)},
+      {{"gpu_unknown_ns", kInteger, "neither is known"}, fed(2)},
+  };
+  Table table = MakeTable<Step>(
+      "steps",
+      "NVTX ranges that a program marked again and again (steps, epochs, ...), "
+      "with what its GPUs had to do; a program that marks none has none",
+      std::move(columns), [n](const Filter& filter) {
+        // How often each name occurs; numbers go on where a window begins.
+        using Key = std::pair<uint32_t, std::string>;
+        const auto key = [](const Stored& s) {
+          return Key{s.owner, std::string(s.Part(0)) + '\0' +
+                                  WithoutNumbers(s.Part(1))};
+        };
+        auto seen = std::make_shared<std::map<Key, std::array<uint64_t, 2>>>();
+        Stored stored;
+        for (auto rows = FromTable(n->reader(), kSchema, kAlways);
+             rows(&stored);)
+          if (stored[kKind] != INGERO_NVTX_MARK) ++(*seen)[key(stored)][0];
+        return [=, window = filter.window,
+                rows = FromTable(n->reader(), kSchema, kAlways)](
+                   Step* step) mutable {
+          while (rows(&step->range)) {
+            if (step->range[kKind] == INGERO_NVTX_MARK) continue;
+            const Key k = key(step->range);
+            auto& [count, number] = (*seen)[k];
+            if (count < 2) continue;
+            step->number = ++number;
+            if (!window.Contains(step->range.t())) continue;
+            step->name = k.second.substr(k.second.find('\0') + 1);
+            step->fed.reset();
+            return true;
+          }
+          return false;
+        };
+      });
+  table.rows = RowsOf(n->reader(), kSchema);
+  return table;
+}
+
 Table KernelNames(std::shared_ptr<Names> n) {
   using namespace merge::kernel_name_table;
   return FromStored(
@@ -1041,6 +1132,9 @@ constexpr View kViews[] = {
      "SELECT t_ns, at_s, iif(metric = 'gpu.process_memory', CAST(text AS "
      "INTEGER), instance) AS gpu, iif(metric = 'gpu.process_memory', instance, "
      "NULL) AS pid, metric, value, unit FROM system WHERE metric LIKE 'gpu.%'"},
+    {"slow_steps", "steps, slowest first, and how long their GPUs idled",
+     "SELECT pid, name, label, number, at_s, duration_ns, gpu_idle_ns, "
+     "gpu_busy_ns, gpu_unknown_ns FROM steps ORDER BY duration_ns DESC"},
     {"starvation", "starved time by process and reason",
      "SELECT pid, reason, state, sum(ns) AS ns, sum(ns * known) AS known_ns, "
      "count(*) AS cells FROM path GROUP BY pid, reason, state "
@@ -1069,8 +1163,23 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
   return {Calls(n),   Switches(n),   Operations(n), OperationSeconds(n),
           Feed(n),    Path(n),       Splits(n),     SchedSeconds(n),
           Processes(n), Threads(n),  System(n),     Tasks(n),
-          Nvtx(n),    KernelNames(n), Findings(n),  Losses(n),
+          Nvtx(n),    Steps(n),      KernelNames(n), Findings(n),  Losses(n),
           Coverage(n), Streams(n)};
+}
+
+const char* StateName(analysis::ThreadState state) {
+  using enum analysis::ThreadState;
+  switch (state) {
+    case kUnknown: return "unknown";
+    case kRunning: return "running";
+    case kRunnable: return "runnable";
+    case kSleeping: return "sleeping";
+    case kDisk: return "disk";
+    case kBlocked: return "blocked";
+    case kStopped: return "stopped";
+    case kDead: return "dead";
+  }
+  return nullptr;
 }
 
 std::span<const View> StoreViews() { return kViews; }

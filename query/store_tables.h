@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/trace.h"
 #include "query/table.h"
 
 namespace ingero::merge {
@@ -18,6 +19,9 @@ namespace ingero::query {
 // `reader` must outlive them.
 std::vector<Table> StoreTables(const merge::TraceReader& reader);
 std::span<const View> StoreViews();
+
+// "running", "runnable", ...: as columns have them.
+const char* StateName(analysis::ThreadState state);
 
 }  // namespace ingero::query
 

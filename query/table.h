@@ -36,6 +36,8 @@ struct Filter {
   Interval window;  // of the column `time`
   std::optional<int64_t> pid;
   std::optional<std::string> name;
+  // Asked now and then by a scan that passes over many rows: true = give up.
+  std::function<bool()> stop;
 };
 
 class RowSource {

@@ -21,6 +21,7 @@
 #include "cli/render/diff.h"
 #include "cli/render/report.h"
 #include "cli/time_window.h"
+#include "cli/timeline.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
 #include "query/database.h"
@@ -265,6 +266,11 @@ Json ToJson(const query::Value& value) {
   return nullptr;
 }
 
+std::string TookTooLong(const Trace& trace, const char* instead) {
+  return fmt::format("the question took longer than {} s; {}",
+                     trace.most.count(), instead);
+}
+
 // Rows up to `most`; more: there was one beyond them.
 Result<Rows> Select(Trace* trace, const std::string& sql, size_t most,
                     Running* running) {
@@ -294,11 +300,10 @@ Result<Rows> Select(Trace* trace, const std::string& sql, size_t most,
   };
   const Status status = trace->sql->Run(sql, handler);
   if (too_long)
-    return Status::Error(fmt::format(
-        "the question took longer than {} s; ask about less time (at_s BETWEEN "
-        "...) or of the summaries (operations, operation_seconds, "
-        "sched_seconds)",
-        trace->most.count()));
+    return Status::Error(TookTooLong(
+        *trace,
+        "ask about less time (at_s BETWEEN ...) or of the summaries "
+        "(operations, operation_seconds, sched_seconds)"));
   if (!status.ok()) return status;
   return rows;
 }
@@ -396,41 +401,39 @@ ToolResult Starvation(const Asked& asked, const Json& arguments,
                "seconds", seconds->objects, arguments);
 }
 
-ToolResult Timeline(const Asked& asked, const Json& arguments,
-                    Running* running) {
-  int64_t tid = NumberArgument(arguments, "tid", 0);
-  if (tid == 0 && asked.options.pid) tid = *asked.options.pid;
-  if (tid == 0) return Fail("give 'tid', or 'pid' for its main thread");
-  const std::string at = InWindow(asked, "t_ns");
-  const auto limit = static_cast<size_t>(NumberArgument(arguments, "limit", 100));
-  const auto offset = OffsetOf(arguments);
-  if (!offset.ok()) return Fail(offset.status().message());
-  auto rows = Select(
-      asked.trace,
-      fmt::format(
-          "SELECT * FROM (SELECT t_ns, at_s, 'leaves the CPU' AS what, "
-          "prev_state AS detail, prev_syscall AS in_call, NULL AS duration_ns, "
-          "next_name AS other, next_pid AS other_pid FROM switches WHERE "
-          "prev_tid = {0} AND {1} UNION ALL SELECT t_ns, at_s, 'gets the CPU', "
-          "iif(wake_ns IS NULL, 'again', iif(wake_from_irq, 'woken by an "
-          "interrupt', 'woken by')), NULL, wait_ns, waker_name, waker_pid FROM "
-          "switches WHERE next_tid = {0} AND {1} UNION ALL SELECT begin_ns, "
-          "at_s, 'call', class, name, duration_ns, kernel, NULL FROM calls "
-          "WHERE tid = {0} AND {2}) ORDER BY t_ns LIMIT {3} OFFSET {4}",
-          tid, at, InWindow(asked), limit + 1, *offset),
-      limit, running);
-  if (!rows.ok()) return Fail(rows.status().message());
-  const size_t shown = rows->objects.size();
-  return {{{"tid", tid},
-           {"how_to_read",
-            "gets the CPU: duration_ns is how long it was ready before; other "
-            "is who woke it. leaves the CPU: detail is what it became, in_call "
-            "the system call it sleeps in, other who came. call: duration_ns "
-            "is its length, in_call its name, other its kernel."},
-           {"next_cursor", rows->more ? Json(std::to_string(*offset + shown))
-                                      : Json(nullptr)},
-           {"events", std::move(rows->objects)}},
-          false};
+ToolResult ThreadTimeline(const Asked& asked, const Json& arguments,
+                          Running* running) {
+  const merge::TraceReader& reader = *asked.trace->reader;
+  const auto tid = static_cast<uint32_t>(NumberArgument(arguments, "tid", 0));
+  if (tid == 0 && !asked.options.pid)
+    return Fail("give 'tid', or 'pid' for its main thread");
+  auto thread = FindThread(reader, tid, asked.options.pid.value_or(0),
+                           asked.window);
+  if (!thread.ok()) return Fail(thread.status().message());
+  const auto begin = std::chrono::steady_clock::now();
+  bool too_long = false;
+  auto timeline = BuildTimeline(reader, *thread, asked.window, [&](double) {
+    too_long =
+        std::chrono::steady_clock::now() - begin > asked.trace->most;
+    return !running->cancelled() && !too_long;
+  });
+  if (too_long)
+    return Fail(TookTooLong(*asked.trace, "ask about less time ('from', 'to')"));
+  if (!timeline.ok()) return Fail(timeline.status().message());
+  return Paged(
+      {{"thread", TimelineThread(reader, *timeline)},
+       {"window",
+        {{"begin_ns", timeline->window.begin.value},
+         {"end_ns", timeline->window.end.value}}},
+       {"scheduling_known", timeline->scheduling_known},
+       {"states", TimelineSums(*timeline)},
+       {"how_to_read",
+        "state: what the thread was in from at_s on. runnable: it waited for a "
+        "CPU that held_by had. sleeping: syscall it slept in, woken_by who "
+        "ended that. call: its parts running_ns, runnable_ns, ... where the "
+        "thread left its CPU in it; without them it ran throughout, if "
+        "scheduling_known. states: sums over the window."}},
+      "events", TimelineEvents(reader, *timeline), arguments);
 }
 
 ToolResult SlowestCalls(const Asked& asked, const Json& arguments,
@@ -489,6 +492,8 @@ ToolResult CompareTraces(Trace* trace, const Json& arguments, Running*) {
   if (!before.ok()) return Fail(before.status().message());
   Json diff =
       DiffJson(analysis::CompareReports(**before, *trace->reader), {});
+  if (Status read = (*before)->AllRead(); !read.ok())
+    return Fail(read.message());
   const Json operations = std::move(diff["operations"]);
   for (const char* unused : {"operations", "fail_on"}) diff.erase(unused);
   diff["how_to_read"] =
@@ -600,16 +605,23 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
                        1000)},
       {"cursor", Text("next_cursor of the answer before")}};
   const Json both = With(part, pages);
+  // Of damaged data nothing is said.
+  const auto whole = [](const Trace& trace, ToolResult answer) {
+    const Status read = trace.reader->AllRead();
+    return read.ok() ? std::move(answer) : Fail(read.message());
+  };
   using OfStore = ToolResult (*)(Trace*, const Json&, Running*);
   using OfPart = ToolResult (*)(const Asked&, const Json&, Running*);
   const auto tool = [&](const char* name, const char* title,
                         const char* description, Json input,
                         OfStore function) {
     return Tool{name, title, description, std::move(input),
-                [served, function](const Json& arguments, Running* running) {
+                [served, function, whole](const Json& arguments,
+                                          Running* running) {
                   const auto trace = served->Open();
-                  return trace.ok() ? function(trace->get(), arguments, running)
-                                    : Fail(trace.status().message());
+                  if (!trace.ok()) return Fail(trace.status().message());
+                  return whole(**trace,
+                               function(trace->get(), arguments, running));
                 }};
   };
   // Those that take a part of the recording.
@@ -617,12 +629,13 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
                              const char* description, Json input,
                              OfPart function) {
     return Tool{name, title, description, std::move(input),
-                [served, function](const Json& arguments, Running* running) {
+                [served, function, whole](const Json& arguments,
+                                          Running* running) {
                   const auto trace = served->Open();
                   if (!trace.ok()) return Fail(trace.status().message());
                   const auto asked = Ask(trace->get(), arguments);
-                  return asked.ok() ? function(*asked, arguments, running)
-                                    : Fail(asked.status().message());
+                  if (!asked.ok()) return Fail(asked.status().message());
+                  return whole(**trace, function(*asked, arguments, running));
                 }};
   };
   Offer offer;
@@ -650,10 +663,11 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
            "switches, faults, pages, exit; programs with CUDA first.",
            Schema(both), PerProcess),
       part_tool("get_timeline", "What one thread did, event by event",
-           "Context switches and CUDA calls of one thread in order of time: "
-           "give tid, or pid for its main thread, and a short window.",
+           "States and CUDA calls of one thread in order of time: give tid, or "
+           "pid for its main thread, and a short window. The same objects as "
+           "`ingero timeline --json`.",
            Schema(With(both, {{"tid", Number("thread", 1, 1 << 30)}})),
-           Timeline),
+           ThreadTimeline),
       part_tool("get_slowest_calls", "The slowest calls, and what they waited for",
            "Calls that the program made itself, slowest first, with the time in "
            "which their thread ran, waited for a CPU, slept (ns).",
@@ -662,9 +676,9 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
       tool("run_sql", "Ask in SQL",
            "One SELECT (SQLite) over the store, read only. Tables: calls, "
            "switches, operations, operation_seconds, feed, path, call_splits, "
-           "sched_seconds, processes, threads, system, tasks, nvtx, kernels, "
-           "findings, losses, coverage, streams; views: wakes, page_allocs, "
-           "gpu, starvation, cpu_holders, process_time, slowest_calls. Columns "
+           "sched_seconds, processes, threads, system, tasks, nvtx, steps, "
+           "kernels, findings, losses, coverage, streams; views: wakes, "
+           "page_allocs, gpu, slow_steps, starvation, cpu_holders, process_time, slowest_calls. Columns "
            "and units: resource ingero://sql-schema.",
            Schema({{"sql", Text("the SELECT")},
                    {"limit", Number("rows at most", 1, 1000)}},
@@ -687,7 +701,11 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
          if (!trace.ok()) throw std::runtime_error(trace.status().message());
          TextOptions text;
          text.columns = 100;
-         return RenderText(analysis::BuildReport(*(*trace)->reader, {}), text);
+         const analysis::Report report =
+             analysis::BuildReport(*(*trace)->reader, {});
+         if (Status read = (*trace)->reader->AllRead(); !read.ok())
+           throw std::runtime_error(read.message());
+         return RenderText(report, text);
        }},
       {"ingero://report-schema", "Schema of the report", "JSON schema",
        "application/schema+json",

@@ -210,6 +210,26 @@ class McpTest(unittest.TestCase):
         self.assertEqual(self.serve(version=None).ask("tools/list")["code"],
                          -32600)  # not initialized
 
+    def test_timeline_is_the_command_s(self):
+        server = self.serve()
+        asked = {"pid": 2912, "from": "12s", "to": "12.05s"}
+        said = json.loads(subprocess.run(
+            [OPTIONS.ingero, "timeline", "--db", OPTIONS.store, "--pid", "2912",
+             "--from", "12s", "--to", "12.05s", "--json"], check=True,
+            capture_output=True).stdout)
+        events, cursor = [], None
+        while True:
+            page = json.loads(server.tool(
+                "get_timeline", **asked, limit=200,
+                **({"cursor": cursor} if cursor else {}))["content"][0]["text"])
+            events += page["events"]
+            cursor = page["next_cursor"]
+            if not cursor:
+                break
+        self.assertEqual(page["states"], said["states"])
+        self.assertEqual(events, said["events"])
+        self.assertGreater(len(events), 20)
+
     def test_resources_and_prompt(self):
         server = self.serve()
         for r in server.ask("resources/list")["resources"]:

@@ -67,7 +67,7 @@ TEST(Store, GrowsFromOneMebibyte) {
   ASSERT_TRUE(s.ok()) << s.message();
   auto file = StoreFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status().message();
-  EXPECT_EQ((*file)->blocks().size(), kBlocks);
+  EXPECT_EQ((*file)->blocks().size(), kBlocks + 1);  // and the index
   EXPECT_TRUE((*file)->VerifyBlocks().ok());
   EXPECT_EQ((*file)->Owner(sample_table::kSchema.id, 3).size(), 214u);
   EXPECT_EQ((*file)->Owner(sample_table::kSchema.id, 99).size(), 0u);
