@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/crc32c.h"
 #include "base/varint.h"
@@ -206,7 +207,7 @@ void EncodeBlock(const Rows& rows, uint32_t owner, std::string* out) {
 
   if (scratch.compress == nullptr) {
     scratch.compress.reset(ZSTD_createCCtx());
-    INGERO_CHECK(scratch.compress != nullptr);
+    if (scratch.compress == nullptr) throw std::bad_alloc();
   }
   const size_t begin = out->size();
   const size_t bound = ZSTD_compressBound(raw_bytes);
@@ -270,7 +271,7 @@ Status DecodeBlock(std::string_view bytes, const TableSchema& schema,
     Scratch& scratch = ThreadScratch();
     if (scratch.decompress == nullptr) {
       scratch.decompress.reset(ZSTD_createDCtx());
-      INGERO_CHECK(scratch.decompress != nullptr);
+      if (scratch.decompress == nullptr) throw std::bad_alloc();
     }
     uint8_t* raw = scratch.Raw(preamble.raw_bytes);
     const size_t size =
