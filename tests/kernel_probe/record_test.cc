@@ -1021,11 +1021,18 @@ TEST_F(RecordTest, ATreeWithinAPidNamespaceIsNamedByItsPidThere) {
       if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
           mount("proc", "/proc", "proc", 0, nullptr) != 0)
         return 91;
-      const pid_t worker = Fork([] {
+      int named[2];
+      if (pipe(named) != 0) return 91;
+      const pid_t worker = Fork([&] {
         prctl(PR_SET_NAME, "ingero_inner");
+        close(named[0]);
+        close(named[1]);
         for (;;) usleep(1000);
         return 0;
       });
+      close(named[1]);
+      char end;
+      if (read(named[0], &end, 1) != 0) return 91;  // the worker has its name
       const pid_t kprobe = Fork([&] {
         const int fd = open(words.c_str(), O_WRONLY | O_CREAT, 0644);
         dup2(fd, STDERR_FILENO);
