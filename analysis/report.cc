@@ -103,7 +103,8 @@ class Builder {
     for (const Loss& loss : trace.losses()) {
       const Interval range{loss.range.begin,
                            std::max(loss.range.end, loss.range.begin + Ns(1))};
-      if (!range.Overlaps(report_.window)) continue;
+      // Of the whole recording, also those that have no place in its time.
+      if (options_.window && !range.Overlaps(report_.window)) continue;
       report_.losses.push_back(loss);
       if (loss.severity >= 2) report_.complete = false;
     }
@@ -1067,6 +1068,8 @@ class Builder {
                     " in this window."
               : "No GPU work was recorded in this window, so there is nothing "
                 "to judge.";
+      if (!report_.complete)
+        report_.verdict += " Data were lost: whether there was any is not known.";
       return;
     }
     Feeding f = report_.feeding.front();
