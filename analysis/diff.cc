@@ -307,8 +307,30 @@ DiffSide Describe(const Measured& m) {
   return side;
 }
 
-bool HasKernel(const ReportSource& source) {
-  return !source.trace().kernel_spans().empty();
+// Part of the recording's time in which scheduling was recorded.
+double Scheduled(const ReportSource& source) {
+  const Interval span = source.trace().span();
+  Ns recorded;
+  for (const Interval& known : source.trace().kernel_spans())
+    recorded += known.Clip(span).length();
+  return span.empty() ? 0 : Ratio(recorded, span.length());
+}
+
+bool IsCause(const std::string& part) {
+  return part != kBusy && part != kNotKnown;
+}
+
+// "", or on which side too little of the scheduling is known.
+std::string NotScheduled(const Diff& diff) {
+  for (const auto& [side, name] :
+       {std::pair(&diff.a, "A"), std::pair(&diff.b, "B")}) {
+    if (side->scheduled == 0)
+      return std::string("scheduling was not recorded in ") + name;
+    if (side->scheduled < kScheduledEnough)
+      return "scheduling was recorded for " + FormatPercent(side->scheduled) +
+             " of " + name + " only";
+  }
+  return "";
 }
 
 std::string Words(double ns) {
@@ -356,14 +378,13 @@ void Notes(Diff* diff) {
     if (!side->complete)
       note(std::string("data were lost in ") + name +
            ": what is missing there looks like a difference");
-    if (!side->kernel)
-      note(std::string("scheduling was not recorded in ") + name +
-           ": most causes cannot be told there");
     if (!diff->by_step && side->step.empty())
       note(std::string("no steps are known of ") + name +
            " (no period in its calls, or it was merged by an older ingero): "
            "compared by second of GPU use");
   }
+  if (const std::string text = NotScheduled(*diff); !text.empty())
+    note(text + ": causes are not compared");
   if (diff->by_step && a.steps != b.steps)
     note("different numbers of steps: " +
          both(FormatCount(a.steps), FormatCount(b.steps)));
@@ -481,7 +502,7 @@ Diff CompareReports(const ReportSource& source_a,
       side->cpus = r.facts.cpus;
       side->verdict = r.verdict;
       side->complete = r.complete;
-      side->kernel = HasKernel(*source);
+      side->scheduled = Scheduled(*source);
     }
     diff.not_judged = std::string("no GPU work was recorded in ") +
                       (programs_a.empty()
@@ -495,8 +516,8 @@ Diff CompareReports(const ReportSource& source_a,
   const Measured ma = a.Measure(diff.by_step), mb = b.Measure(diff.by_step);
   diff.a = Describe(ma);
   diff.b = Describe(mb);
-  diff.a.kernel = HasKernel(source_a);
-  diff.b.kernel = HasKernel(source_b);
+  diff.a.scheduled = Scheduled(source_a);
+  diff.b.scheduled = Scheduled(source_b);
 
   const Series& units_a = diff.by_step ? ma.steps : ma.seconds;
   const Series& units_b = diff.by_step ? mb.steps : mb.seconds;
@@ -524,6 +545,9 @@ Diff CompareReports(const ReportSource& source_a,
     diff.parts.push_back(
         {part, compared(SeriesOf(ma.parts, part), SeriesOf(mb.parts, part))});
   SortByChange(&diff.parts);
+  if (!NotScheduled(diff).empty())
+    for (PartChange& p : diff.parts)
+      if (IsCause(p.part)) p.time.significant = false;
 
   std::set<std::pair<std::string, Layer>> operations;
   for (const Measured* m : {&ma, &mb})
@@ -577,6 +601,13 @@ FailAnswer Judge(const Diff& diff, const FailCondition& condition) {
   if (!diff.not_judged.empty()) {
     answer.judged = false;
     answer.text = diff.not_judged;
+    return answer;
+  }
+  if (const std::string text = NotScheduled(diff);
+      !text.empty() && condition.what != "slower" &&
+      condition.what != "starved" && IsCause(condition.what)) {
+    answer.judged = false;
+    answer.text = "'" + condition.what + "' cannot be told: " + text;
     return answer;
   }
   char limit[32];

@@ -49,6 +49,10 @@ struct OperationChange {
   Change time;
 };
 
+// With less of the time's scheduling recorded causes cannot be told, and so are
+// not compared.
+inline constexpr double kScheduledEnough = 0.95;
+
 struct DiffSide {
   std::string store, host, program, cmdline, verdict, step;
   uint32_t cpus = 0;     // 0 = not known
@@ -57,7 +61,8 @@ struct DiffSide {
   uint64_t steps = 0;
   Ns use;         // GPU use compared, summed over `gpus`; without start-up
   Ns cold_start;  // left out
-  bool complete = true, kernel = false;
+  bool complete = true;
+  double scheduled = 0;  // part of the time with scheduling data, 0 to 1
 };
 
 struct Diff {

@@ -119,11 +119,11 @@ int RunDiff(const Args& args, const Io& io) {
   if (strict) {
     for (const auto& [side, name] :
          {std::pair(&diff.a, "A"), std::pair(&diff.b, "B")}) {
-      if (side->complete && side->kernel) continue;
+      if (side->complete && side->scheduled >= analysis::kScheduledEnough) continue;
       PrintError(io, "diff",
                  fmt::format("the data of {} are incomplete (--strict): {}",
                              name,
-                             side->complete ? "scheduling was not recorded"
+                             side->complete ? "not all scheduling was recorded"
                                             : "events were lost"));
       return kIncomplete;
     }

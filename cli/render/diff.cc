@@ -51,7 +51,7 @@ Json ToJson(const DiffSide& s) {
           {"use_ns", s.use.value},
           {"cold_start_ns", s.cold_start.value},
           {"complete", s.complete},
-          {"kernel", s.kernel},
+          {"scheduled", s.scheduled},
           {"verdict", s.verdict}};
 }
 

@@ -289,6 +289,26 @@ TEST(DiffTest, UnlikeRecordingsAreNoted) {
     EXPECT_NE(notes.find(words), std::string::npos) << words << "\n" << notes;
 }
 
+// Causes that one side cannot have are no difference, and no gate passes on it.
+TEST(DiffTest, WithoutSchedulingCausesAreNotCompared) {
+  Loop run;
+  const MemoryTrace a = Made(run);
+  run.kernel = false;
+  const MemoryTrace b = Made(run);
+  for (const Diff& diff : {Compare(a, b), Compare(b, a)}) {
+    for (const PartChange& p : diff.parts)
+      if (p.part != "gpu-busy" && p.part != "not-known") {
+        EXPECT_FALSE(p.time.significant) << p.part;
+      }
+    const FailAnswer cause = Judge(diff, *ParseFailCondition("host-bound"));
+    EXPECT_FALSE(cause.judged);
+    EXPECT_NE(cause.text.find("scheduling was not recorded"),
+              std::string::npos);
+    EXPECT_TRUE(Judge(diff, *ParseFailCondition("starved")).judged);
+  }
+  EXPECT_TRUE(Judge(Compare(a, a), *ParseFailCondition("host-bound")).judged);
+}
+
 TEST(DiffTest, WithoutGpuWorkNothingIsJudged) {
   auto none = ParseTrace("span 0 1s\nprocess 100 python3\n");
   ASSERT_TRUE(none.ok());
