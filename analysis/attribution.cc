@@ -25,6 +25,7 @@ namespace {
 constexpr int64_t kKeyframeStretch = 8;
 
 constexpr int64_t kMaxWindows = 20'000;
+constexpr Ns kLookback{100'000'000};
 
 // Start-up lasts while a kernel is used for the first time within so many
 // submissions of the last such use: a training step uses all of its kernels,
@@ -117,10 +118,14 @@ class FeedFolder {
 // runs, after it was ready and waited for a CPU, after the GPU woke it or it
 // lost the CPU on which it asked again and again.
 struct SyncTail {
-  bool open = false;  // may reach into older windows
+  // kOpen: not known before wait.end.
+  enum Progress : uint8_t { kNo, kOpen, kKnown } progress = kNo;
+  FeedState next = FeedState::kUnknown;  // after the wait
   ThreadIndex thread = kNone;
-  Ns since, end;  // the wait
-  FeedState next = FeedState::kUnknown;
+  Interval wait;
+  Ns ran, waited;  // since wait.end; nobody knows: it may have run
+  // Newest first; see TailOf(). May reach into older windows.
+  std::vector<std::pair<Interval, FeedState>> parts;
 };
 
 // State of one device at the border, as the newer window left it.
@@ -418,8 +423,13 @@ class Attributor {
         continue;
       SyncTail tail;
       if (piece.sync_ended)
-        tail = {true, piece.thread, std::max(piece.sync_begin, whole_begin),
-                whole_end, piece.next};
+        tail = {SyncTail::kOpen,
+                piece.next,
+                piece.thread,
+                {std::max(piece.sync_begin, whole_begin), whole_end},
+                Ns(0),
+                Ns(0),
+                {}};
       else if (i >= closed && piece.state == FeedState::kBusy)
         tail = d.carry.tail;
       if (at_border) {
@@ -428,9 +438,11 @@ class Attributor {
       }
       ThreadIndex at = piece.thread;
       const Ns begin = piece.range.begin;
-      if (tail.open) {
+      if (tail.progress != SyncTail::kNo) {
+        if (tail.progress == SyncTail::kOpen && tail.wait.end > window.begin)
+          TailOf(&tail);
         piece.thread = tail.thread;
-        for (const auto& [range, state] : TailOf(&tail, piece.range)) {
+        for (const auto& [range, state] : tail.parts) {
           FeedPiece part = piece;
           part.range = range.Clip(piece.range);
           part.state = state;
@@ -438,6 +450,8 @@ class Attributor {
           Account(w, &d, part, start_up, part.range.begin == range.begin);
           piece.range.end = part.range.begin;
         }
+        // The older window finds out what it has of the last part.
+        if (tail.wait.end == window.begin) tail.parts.clear();
       }
       if (!piece.range.empty())
         at = Account(w, &d, piece, start_up, whole_begin == begin);
@@ -465,54 +479,86 @@ class Attributor {
     }
   }
 
+  // What the thread did just before t, also where that is before the window;
+  // nullptr: not known.
+  const Segment* Before(ThreadIndex thread, Ns t) {
+    const Segment* s = timelines_.Before(thread, t);
+    if (s != nullptr || t > timelines_.window().begin) return s;
+    // With the row at t, and what was before it.
+    const Interval rows{t - Ns(1), t + Ns(1)};
+    if (!lookback_ || lookback_->window().Clip(rows) != rows) {
+      lookback_.emplace(trace_);
+      lookback_->Load({t - kLookback, rows.end});
+    }
+    return lookback_->Before(thread, t);
+  }
+
   // The parts of a wait for the GPU, newest first, in which the GPU was not
-  // known to be busy any more: while the thread that it woke waited for a CPU
-  // the GPU had finished; when a thread that had lost its CPU meanwhile looked
-  // again it had finished at some time, and so it had where nobody knows what
-  // the thread did. Begins may lie before `range`.
-  std::vector<std::pair<Interval, FeedState>> TailOf(SyncTail* tail,
-                                                     Interval range) {
-    std::vector<std::pair<Interval, FeedState>> out;
-    tail->open = false;
-    if (!timelines_.has_kernel()) return out;  // nothing tells: as it returned
-    Ns t = range.end;
+  // known to be busy any more. A thread that is woken looks at the GPU at once:
+  // where it then needed no time to speak of on a CPU, the GPU had finished
+  // when it was woken, and it waited for a CPU alone, perhaps more than once
+  // (out of quota, preempted on its way). When a thread that had lost its CPU
+  // while it looked came back the GPU had finished at some time, and so it had
+  // where nobody knows what the thread did.
+  void TailOf(SyncTail* tail) {
+    std::vector<size_t> waits;  // of the parts: for a CPU
+    const Interval window = timelines_.window();
+    const Interval wait = tail->wait;
+    tail->progress = SyncTail::kKnown;
+    if (!timelines_.has_kernel()) return;  // nothing tells: as it returned
+    Ns t = wait.end;
     const auto unknown_from = [&](Ns begin) {
-      begin = std::max(begin, tail->since);
-      out.push_back({{begin, t}, FeedState::kUnknown});
+      begin = std::max(begin, wait.begin);
+      tail->parts.push_back({{begin, t}, FeedState::kUnknown});
       t = begin;
     };
-    while (t > std::max(tail->since, range.begin)) {
+    while (t > wait.begin) {
       const Interval gap = timelines_.UnknownBefore(t);
-      if (!gap.empty()) {
-        unknown_from(gap.begin);
+      const Segment* const found =
+          gap.empty() ? Before(tail->thread, t) : nullptr;
+      const Ns begin = !gap.empty()       ? gap.begin
+                       : found == nullptr ? gap.end
+                                          : std::max(found->begin, gap.end);
+      if (found == nullptr || found->state == ThreadState::kUnknown) {
+        waits.clear();
+        if (t <= window.begin) {
+          tail->progress = SyncTail::kOpen;
+          tail->wait.end = t;
+          return;
+        }
+        tail->ran += t - std::max({begin, wait.begin, window.begin});
+        unknown_from(begin);
+        t = std::max(t, window.begin);
         continue;
       }
-      const Segment* s = timelines_.Before(tail->thread, t);
-      if (s == nullptr || s->state == ThreadState::kUnknown) {
-        unknown_from(s == nullptr ? gap.end : std::max(s->begin, gap.end));
-      } else if (s->state == ThreadState::kRunning) {
-        const Ns begin = std::max(s->begin, gap.end);
-        if (begin <= tail->since || tail->end - begin > kSyncTail) return out;
+      const bool running = found->state == ThreadState::kRunning;
+      if (!running && found->state != ThreadState::kRunnable) return;
+      if (running) tail->ran += t - begin;
+      if (tail->ran > kSyncTailMax || (running && begin <= wait.begin)) return;
+      // Invalidates `found`.
+      const Segment* const older =
+          begin > gap.end ? Before(tail->thread, begin) : nullptr;
+      const ThreadState before =
+          older == nullptr ? ThreadState::kUnknown : older->state;
+      if (running) {
+        if (before == ThreadState::kRunnable)
+          tail->waited += begin - older->begin;
+        if (tail->ran > std::max(kSyncTail, tail->waited / kSyncTailShare))
+          return;
         unknown_from(begin);
-      } else if (s->state == ThreadState::kRunnable) {
-        unknown_from(std::max(s->begin, gap.end));
-        if (s->begin <= gap.end) continue;
-        const Segment* before = timelines_.Before(tail->thread, s->begin);
-        if (before == nullptr || before->state == ThreadState::kUnknown)
-          continue;
-        // Another thread of the program says nothing about the GPU.
-        if (before->state == ThreadState::kSleeping &&
-            (before->woken_by_irq || IsKernel(before->waker)))
-          out.back().second = tail->next;
-        tail->open = t < range.begin;
-        return out;
-      } else {
-        return out;
+        continue;
       }
+      waits.push_back(tail->parts.size());
+      unknown_from(begin);
+      if (before == ThreadState::kUnknown ||
+          (before == ThreadState::kRunning && !older->yielded))
+        continue;
+      // Another thread of the program says nothing about the GPU.
+      if (before == ThreadState::kSleeping &&
+          (older->woken_by_irq || IsKernel(older->waker)))
+        for (const size_t i : waits) tail->parts[i].second = tail->next;
+      return;
     }
-    // The older window goes on, also with what it has of the last part.
-    tail->open = !out.empty() && range.begin > tail->since;
-    return out;
   }
 
   bool IsKernel(ThreadIndex thread) const {
@@ -651,6 +697,7 @@ class Attributor {
   std::vector<FuncTraits> traits_;
   std::vector<Ns> borders_;
   Timelines timelines_;
+  std::optional<Timelines> lookback_;  // before the window
   CallMap calls_;
   PathWalker walker_;
   std::vector<uint8_t> submits_;

@@ -60,6 +60,11 @@ inline constexpr size_t kMaxEvents = 65536;
 // A synchronising thread that runs again looks at the GPU at once: where the
 // call then goes on for longer than this, the GPU had not finished before.
 inline constexpr Ns kSyncTail{100'000};
+// Or than this part of its wait for a CPU, if that is more: then its memory is
+// no longer in any cache, and a virtual CPU has to be scheduled too (169 us
+// seen after 70 ms), though never longer than the most.
+inline constexpr int64_t kSyncTailShare = 64;
+inline constexpr Ns kSyncTailMax{1'000'000};
 
 // A stretch of one state that one call ended: at its begin where it submits,
 // at its end where it waits.

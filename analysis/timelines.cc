@@ -308,6 +308,7 @@ void Timelines::Apply(const Switch& s, bool emit) {
       Forget(prev);
     } else if (emit) {
       Head(prev).segment.pages = s.prev_pages;
+      Head(prev).segment.yielded = s.yielded;
     }
     Change(prev, s.prev_state, s.t, s.cpu, s.prev_syscall, emit);
   }

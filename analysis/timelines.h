@@ -41,6 +41,7 @@ struct Segment {
   uint16_t cpu = 0;  // running on; runnable: the CPU that it ran on at last
   ThreadState state = ThreadState::kUnknown;
   bool woken_by_irq = false;
+  bool yielded = false;  // running: until it called sched_yield
   // Runnable: for so long of it the cgroup was out of CPU quota. Taken to be
   // its first part: a quota that ends ends the wait for it, not for the CPU.
   Ns throttled;
