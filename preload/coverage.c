@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "preload/loader.h"
 #include "preload/syscalls.h"
 
 enum {
@@ -250,7 +251,7 @@ void ingero_emit_all_coverage(struct thread_state *t)
 		return;
 	if (__atomic_exchange_n(&sent_is_gone, 0, __ATOMIC_ACQUIRE))
 		memset(sent, 0, offsetof(struct sent, busy));
-	dl_iterate_phdr(emit_library, t);
+	ingero_walk_modules(emit_library, t);
 	for (unsigned way = INGERO_WAY_LINKED; way < WAYS; way++) {
 		uint64_t count = __atomic_load_n(&way_counts[way], __ATOMIC_RELAXED);
 

@@ -209,7 +209,7 @@ static bool define(const struct library *library, const char *name, uintptr_t wi
 	d->wanted = name;
 	d->within = within;
 	d->count = 0;
-	dl_iterate_phdr(look_for_definition, d);
+	ingero_walk_modules(look_for_definition, d);
 	return d->count > 0;
 }
 
@@ -667,7 +667,7 @@ static void sweep_module(struct candidate *c)
 	c->handle = ingero_open_loaded(c->name, 0);
 	/* In glibc the handle is the module's link_map. */
 	if (c->handle && ((const struct link_map *)c->handle)->l_addr == c->base)
-		dl_iterate_phdr(take_segments, c);
+		ingero_walk_modules(take_segments, c);
 	if (c->segments) {
 		info.dlpi_addr = c->base;
 		info.dlpi_phdr = c->segments;
@@ -682,7 +682,7 @@ static void sweep_module(struct candidate *c)
 	}
 	remember(c->base, c->print, c->slot, c->segments && !c->left);
 	if (c->handle)
-		ingero_dlclose(c->handle);
+		ingero_close_loaded(c->handle);
 }
 
 /* ---- occasions ----------------------------------------------------------- */
@@ -709,7 +709,7 @@ static void sweep(bool again)
 
 	if (!ingero_loader_ready())
 		return;
-	dl_iterate_phdr(take_counts, &now);
+	ingero_walk_modules(take_counts, &now);
 	if (now.adds == __atomic_load_n(&seen.adds, __ATOMIC_RELAXED) &&
 	    now.subs == __atomic_load_n(&seen.subs, __ATOMIC_RELAXED) && !again)
 		return;
@@ -722,7 +722,7 @@ static void sweep(bool again)
 		sweeps++;
 		for (unsigned i = 0; i < PASSES; i++) {
 			pass = (struct pass){ candidates, 0, false };
-			dl_iterate_phdr(look_at_module, &pass);
+			ingero_walk_modules(look_at_module, &pass);
 			for (unsigned c = 0; c < pass.count; c++)
 				sweep_module(&candidates[c]);
 			if (!pass.more)
@@ -774,7 +774,7 @@ void *ingero_library_dlsym(void *handle, const char *name, const char *version, 
 
 		p = own ? ingero_look_up(own, name, version) : NULL;
 		if (own)
-			ingero_dlclose(own);
+			ingero_close_loaded(own);
 	}
 	errno = saved;
 	if (!p || !define(library, name, (uintptr_t)p, &d))

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/loader.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "preload/shim.h"
+#include "preload/syscalls.h"
 
 bool ingero_same_text(const char *a, const char *b)
 {
@@ -36,44 +39,39 @@ const char *ingero_base_of(const char *path)
 /* ---- symbol tables ------------------------------------------------------- */
 
 /* The loader has relocated most dynamic sections, and not the vdso's. */
-static const void *relocated(const struct dl_phdr_info *info, uint64_t p)
+static const void *relocated(uintptr_t base, uint64_t p)
 {
-	return (const void *)(p < info->dlpi_addr ? info->dlpi_addr + p : p);
+	return (const void *)(p < base ? base + p : p);
 }
 
-void ingero_read_tables(const struct dl_phdr_info *info, struct elf_tables *to)
+static void read_dynamic(uintptr_t base, const ElfW(Dyn) *dyn, struct elf_tables *to)
 {
-	const ElfW(Dyn) *dyn = NULL;
-
 	/* By hand: no memset on the way of a foreign dlsym. */
-	to->base = info->dlpi_addr;
+	to->base = base;
 	to->symbols = NULL;
 	to->strings = NULL;
 	to->hash = NULL;
 	to->rela = to->plt = NULL;
 	to->rela_count = to->plt_count = to->relative = 0;
 	to->print = 0xcbf29ce484222325;
-	for (int p = 0; p < info->dlpi_phnum; p++)
-		if (info->dlpi_phdr[p].p_type == PT_DYNAMIC)
-			dyn = (const void *)(info->dlpi_addr + info->dlpi_phdr[p].p_vaddr);
 	for (; dyn && dyn->d_tag != DT_NULL; dyn++) {
 		const uint64_t value = dyn->d_un.d_val;
 
 		switch (dyn->d_tag) {
 		case DT_GNU_HASH:
-			to->hash = relocated(info, value);
+			to->hash = relocated(base, value);
 			break;
 		case DT_SYMTAB:
-			to->symbols = relocated(info, value);
+			to->symbols = relocated(base, value);
 			break;
 		case DT_STRTAB:
-			to->strings = relocated(info, value);
+			to->strings = relocated(base, value);
 			break;
 		case DT_RELA:
-			to->rela = relocated(info, value);
+			to->rela = relocated(base, value);
 			break;
 		case DT_JMPREL:
-			to->plt = relocated(info, value);
+			to->plt = relocated(base, value);
 			break;
 		case DT_RELASZ:
 			to->rela_count = value / sizeof(ElfW(Rela));
@@ -89,6 +87,16 @@ void ingero_read_tables(const struct dl_phdr_info *info, struct elf_tables *to)
 		}
 		to->print = (to->print ^ value ^ (uint64_t)dyn->d_tag << 32) * 0x100000001b3;
 	}
+}
+
+void ingero_read_tables(const struct dl_phdr_info *info, struct elf_tables *to)
+{
+	const ElfW(Dyn) *dyn = NULL;
+
+	for (int p = 0; p < info->dlpi_phnum; p++)
+		if (info->dlpi_phdr[p].p_type == PT_DYNAMIC)
+			dyn = (const void *)(info->dlpi_addr + info->dlpi_phdr[p].p_vaddr);
+	read_dynamic(info->dlpi_addr, dyn, to);
 }
 
 static uint32_t gnu_hash(const char *s)
@@ -125,12 +133,106 @@ const ElfW(Sym) *ingero_find_symbol(const struct elf_tables *in, const char *nam
 	}
 }
 
+/* ---- forks --------------------------------------------------------------- */
+
+#define LOADER_PATIENCE_MS 200
+#define LOADER_PAUSE_NS 20000
+
+/* In both directions the word of the other side is read after the own is set. */
+static bool wait_for(const uint32_t *none)
+{
+	const struct timespec pause = { 0, LOADER_PAUSE_NS };
+
+	for (unsigned i = 0; i < LOADER_PATIENCE_MS * 1000000u / LOADER_PAUSE_NS; i++) {
+		if (!__atomic_load_n(none, __ATOMIC_SEQ_CST))
+			return true;
+		SYS4(SYS_nanosleep, &pause, 0, 0, 0);
+	}
+	return false;
+}
+
+/* What to leave: a load in between makes ingero_process another. */
+static struct process *enter(void)
+{
+	struct process *p = ingero_process;
+	bool over = true;
+
+	__atomic_add_fetch(&p->in_loader, 1, __ATOMIC_SEQ_CST);
+	while (unlikely(over && __atomic_load_n(&p->forks, __ATOMIC_SEQ_CST))) {
+		__atomic_sub_fetch(&p->in_loader, 1, __ATOMIC_SEQ_CST);
+		over = wait_for(&p->forks);
+		__atomic_add_fetch(&p->in_loader, 1, __ATOMIC_SEQ_CST);
+	}
+	return p;
+}
+
+static void leave(struct process *p)
+{
+	__atomic_sub_fetch(&p->in_loader, 1, __ATOMIC_SEQ_CST);
+}
+
+static void before_fork(void)
+{
+	__atomic_add_fetch(&ingero_process->forks, 1, __ATOMIC_SEQ_CST);
+	wait_for(&ingero_process->in_loader);
+}
+
+/* The child's words are wiped. */
+static void after_fork_in_parent(void)
+{
+	__atomic_sub_fetch(&ingero_process->forks, 1, __ATOMIC_SEQ_CST);
+}
+
+void ingero_loader_watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork_in_parent, NULL);
+}
+
+int ingero_walk_modules(int (*look)(struct dl_phdr_info *, size_t, void *), void *to)
+{
+	struct process *in = enter();
+	int ret;
+
+	ret = dl_iterate_phdr(look, to);
+	leave(in);
+	return ret;
+}
+
 /* ---- libc's own dlsym ---------------------------------------------------- */
 
 /*
  * dlsym moved between libraries at glibc 2.34 and is interposed here, so it
  * can be neither linked nor asked for: read libc's symbol table.
  */
+static void *in_libc(const char *path, const struct elf_tables *tables, const char *name)
+{
+	const char *base = path ? ingero_base_of(path) : "";
+	const ElfW(Sym) *symbol;
+
+	if (!ingero_same_text(base, "libc.so.6") && !ingero_same_text(base, "libdl.so.2") &&
+	    !ingero_same_text(base, "libpthread.so.0"))
+		return NULL;
+	symbol = ingero_find_symbol(tables, name);
+	return symbol ? (void *)(tables->base + symbol->st_value) : NULL;
+}
+
+/*
+ * Without the loader's locks and functions, for which an interposer may call
+ * dlsym: what was loaded at the start comes first in the list and stays there.
+ */
+static void *symbol_at_start(const char *name)
+{
+	const struct link_map *m = _r_debug.r_map;
+	struct elf_tables tables;
+	void *found = NULL;
+
+	for (; m && !found; m = m->l_next) {
+		read_dynamic(m->l_addr, m->l_ld, &tables);
+		found = in_libc(m->l_name, &tables, name);
+	}
+	return found;
+}
+
 struct wanted {
 	const char *name;
 	void *found;
@@ -139,17 +241,11 @@ struct wanted {
 static int look_in_libc(struct dl_phdr_info *info, size_t size, void *to)
 {
 	struct wanted *w = to;
-	const char *base = info->dlpi_name ? ingero_base_of(info->dlpi_name) : "";
 	struct elf_tables tables;
-	const ElfW(Sym) *symbol;
 
 	(void)size;
-	if (!ingero_same_text(base, "libc.so.6") && !ingero_same_text(base, "libdl.so.2") &&
-	    !ingero_same_text(base, "libpthread.so.0"))
-		return 0;
 	ingero_read_tables(info, &tables);
-	symbol = ingero_find_symbol(&tables, w->name);
-	w->found = symbol ? (void *)(tables.base + symbol->st_value) : NULL;
+	w->found = in_libc(info->dlpi_name, &tables, w->name);
 	return w->found != NULL;
 }
 
@@ -157,7 +253,7 @@ void *ingero_libc_symbol(const char *name)
 {
 	struct wanted w = { name, NULL };
 
-	dl_iterate_phdr(look_in_libc, &w);
+	ingero_walk_modules(look_in_libc, &w);
 	return w.found;
 }
 
@@ -165,7 +261,7 @@ void *(*ingero_real_dlsym)(void *, const char *);
 void *(*ingero_real_dlvsym)(void *, const char *, const char *);
 void *(*ingero_real_dlopen)(const char *, int);
 void *(*ingero_libc_dlsym)(void *, const char *);
-int (*ingero_dlclose)(void *);
+static int (*real_dlclose)(void *);
 static void *(*real_dlopen)(const char *, int);
 static char *(*real_dlerror)(void);
 
@@ -176,14 +272,14 @@ bool ingero_loader_ready(void)
 
 	if (likely(__atomic_load_n(&ready, __ATOMIC_ACQUIRE)))
 		return true;
-	real_dlopen = (void *(*)(const char *, int))ingero_libc_symbol("dlopen");
-	ingero_dlclose = (int (*)(void *))ingero_libc_symbol("dlclose");
-	real_dlerror = (char *(*)(void))ingero_libc_symbol("dlerror");
-	ingero_real_dlvsym = (void *(*)(void *, const char *, const char *))ingero_libc_symbol(
+	real_dlopen = (void *(*)(const char *, int))symbol_at_start("dlopen");
+	real_dlclose = (int (*)(void *))symbol_at_start("dlclose");
+	real_dlerror = (char *(*)(void))symbol_at_start("dlerror");
+	ingero_real_dlvsym = (void *(*)(void *, const char *, const char *))symbol_at_start(
 		"dlvsym");
-	ingero_libc_dlsym = (void *(*)(void *, const char *))ingero_libc_symbol("dlsym");
+	ingero_libc_dlsym = (void *(*)(void *, const char *))symbol_at_start("dlsym");
 	ingero_real_dlsym = ingero_libc_dlsym;
-	if (!real_dlopen || !ingero_dlclose || !real_dlerror || !ingero_real_dlvsym ||
+	if (!real_dlopen || !real_dlclose || !real_dlerror || !ingero_real_dlvsym ||
 	    !ingero_libc_dlsym)
 		return false;
 	/* The program's look-ups go on to another interposer behind us; ours do not. */
@@ -199,21 +295,34 @@ bool ingero_loader_ready(void)
 
 void *ingero_look_up(void *handle, const char *name, const char *version)
 {
-	void *p = version ? ingero_real_dlvsym(handle, name, version) :
-			    ingero_libc_dlsym(handle, name);
+	struct process *in = enter();
+	void *p;
 
+	p = version ? ingero_real_dlvsym(handle, name, version) : ingero_libc_dlsym(handle, name);
 	if (!p)
 		real_dlerror();
+	leave(in);
 	return p;
 }
 
 void *ingero_open_loaded(const char *name, int flags)
 {
-	void *handle = real_dlopen(name[0] ? name : NULL, RTLD_LAZY | RTLD_NOLOAD | flags);
+	struct process *in = enter();
+	void *handle;
 
+	handle = real_dlopen(name[0] ? name : NULL, RTLD_LAZY | RTLD_NOLOAD | flags);
 	if (!handle)
 		real_dlerror();
+	leave(in);
 	return handle;
+}
+
+void ingero_close_loaded(void *handle)
+{
+	struct process *in = enter();
+
+	real_dlclose(handle);
+	leave(in);
 }
 
 /* ---- modules ------------------------------------------------------------- */
@@ -255,5 +364,5 @@ void ingero_find_module(uintptr_t address, struct module *m)
 	m->address = address;
 	m->name[0] = 0;
 	m->found = false;
-	dl_iterate_phdr(look_for_module, m);
+	ingero_walk_modules(look_for_module, m);
 }

@@ -35,11 +35,19 @@ extern void *(*ingero_real_dlvsym)(void *, const char *, const char *);
 extern void *(*ingero_real_dlopen)(const char *, int);
 /* libc's own. */
 extern void *(*ingero_libc_dlsym)(void *, const char *);
-extern int (*ingero_dlclose)(void *);
 
+/*
+ * A lock of the loader that another thread holds while this one forks stays
+ * taken in the child, for ever. So forks wait for the following and those for
+ * forks, LOADER_PATIENCE_MS at most (a constructor under dlopen may fork).
+ * Forks by bare system calls do not wait. What `look` calls is none of these.
+ */
+void ingero_loader_watch_forks(void); /* once, at load */
+int ingero_walk_modules(int (*look)(struct dl_phdr_info *, size_t, void *), void *to);
 void *ingero_look_up(void *handle, const char *name, const char *version);
 /* A handle of a loaded module ("": the program), to be closed again. */
 void *ingero_open_loaded(const char *name, int flags);
+void ingero_close_loaded(void *handle);
 
 struct module {
 	uintptr_t address; /* in: any address within */

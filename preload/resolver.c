@@ -144,7 +144,7 @@ static bool module_exports(void *p, const char *name)
 	if (!handle)
 		return false;
 	found = ingero_look_up(handle, name, NULL);
-	ingero_dlclose(handle);
+	ingero_close_loaded(handle);
 	return (uintptr_t)found >= m.low && (uintptr_t)found < m.high;
 }
 
@@ -169,7 +169,7 @@ static void *next_of(const char *name, const char *node)
 	for (enum group g = GROUP_RT11; g < GROUPS; g++)
 		if (ingero_look_up(handle, name, nodes[g]) == plain)
 			plain = p; /* another major's, or reached through its library */
-	ingero_dlclose(handle);
+	ingero_close_loaded(handle);
 	return plain;
 }
 
@@ -278,7 +278,7 @@ static struct copy *choose_copy(enum group group, unsigned row, const struct mod
 		}
 	}
 	if (handle)
-		ingero_dlclose(handle);
+		ingero_close_loaded(handle);
 	return copy;
 }
 
@@ -389,7 +389,7 @@ static enum group group_of(const char *name, void *p)
 	for (enum group g = GROUP_RT13; g >= GROUP_RT11 && found == GROUPS; g--)
 		if (ingero_look_up(handle, name, nodes[g]) == p)
 			found = g;
-	ingero_dlclose(handle);
+	ingero_close_loaded(handle);
 	return found;
 }
 
@@ -545,7 +545,7 @@ static void *answer_dlsym(void *handle, const char *name, const char *version, v
 	own = m.found && m.name[0] ? ingero_open_loaded(m.name, 0) : NULL;
 	p = own ? ingero_look_up(own, name, version) : NULL;
 	if (own)
-		ingero_dlclose(own);
+		ingero_close_loaded(own);
 	errno = saved;
 	if (p && !is_ours(p))
 		return wrap(name, p);

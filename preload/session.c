@@ -28,6 +28,7 @@
 
 #include "preload/coverage.h"
 #include "preload/crc32c.h"
+#include "preload/loader.h"
 #include "preload/syscalls.h"
 #include "preload/traced_call.h"
 
@@ -886,6 +887,7 @@ static void load(void)
 	choose_classes();
 	/* Whoever holds its lock must give back the same one: never changes again. */
 	ingero_process = p;
+	ingero_loader_watch_forks();
 	if (apis && *apis)
 		ingero_cover_choice(apis, ingero_libraries);
 }

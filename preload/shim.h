@@ -139,6 +139,7 @@ struct process {
 	uint32_t kernel_generation; /* changes when a kernel address is reused */
 	uint32_t captures;          /* streams under capture; racy reads are fine */
 
+	uint32_t in_loader, forks; /* threads; see loader.h */
 	uint32_t lock;
 	uint32_t being_done[ONCE_MAX];
 	uint32_t begun;  /* session: 0 not yet, 1 runs, 2 failed for good */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another preload library: wraps dlsym and cudaMalloc with RTLD_NEXT and counts
-// (CASES 6). With MALLOC it wraps malloc too, and makes a CUDA call from its
+// Another preload library: wraps dlsym, cudaMalloc and dl_iterate_phdr with
+// RTLD_NEXT and counts the first two (CASES 6). With MALLOC it wraps malloc too, and makes a CUDA call from its
 // first allocation and from its constructor (CASES 9).
 #include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,16 @@ int cudaMalloc(void **p, size_t bytes) {
   if (!next) abort();
   mallocs++;
   return next(p, bytes);
+}
+int dl_iterate_phdr(int (*look)(struct dl_phdr_info *, size_t, void *),
+                    void *to) {
+  static int (*next)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+  if (!next) {
+    long before = dlsyms;
+    *(void **)&next = dlsym(RTLD_NEXT, "dl_iterate_phdr");
+    dlsyms = before;
+  }
+  return next(look, to);
 }
 long interposer_dlsyms(void) { return dlsyms; }
 long interposer_mallocs(void) { return mallocs; }
