@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "analysis/chains.h"
 #include "analysis/rules/rule.h"
 #include "analysis/steps.h"
 #include "analysis/syscalls.h"
@@ -87,6 +88,7 @@ class Builder {
     for (const Work& w : work_) OfProcess(w);
     steps.Finish(&report_);
     Verdict();
+    if (options_.chains) report_.chains = FindChains(source_, report_);
     return std::move(report_);
   }
 
@@ -960,17 +962,8 @@ class Builder {
         top = &f;
     if (top == nullptr) return;
     for (const Operation& o : report_.operations) {
-      if (o.process != w.facts.process || o.count < 100 || o.p50 <= Ns(0) ||
-          o.func >= report_.functions.size() ||
-          report_.functions[o.func].layer == Layer::kLibrary)
-        continue;
-      const double ratio = Ratio(o.p99, o.p50);
-      if (ratio < 10 || o.p99 < kMillisecond) continue;
-      char text[32];
-      std::snprintf(text, sizeof text, "%.0fx", ratio);
-      top->symptoms.push_back(report_.functions[o.func].name +
-                              " p99=" + FormatDuration(o.p99) + " (" + text +
-                              " p50=" + FormatDuration(o.p50) + ")");
+      if (o.process != w.facts.process || !HasLongTail(report_, o)) continue;
+      top->symptoms.push_back(TailText(report_, o));
       if (top->symptoms.size() == 5) break;
     }
   }

@@ -117,6 +117,25 @@ struct Operation {
   double wall_share = 0;  // outermost time over the window's length
 };
 
+// An operation with a long tail, and what the threads of its slow calls did
+// meanwhile. The ratio is what one notices; it proves nothing.
+struct Chain {
+  ProcessIndex process = kNone;
+  FuncIndex func = kNone;
+  Severity severity = Severity::kInfo;  // of the process's first finding
+  std::string cause;                    // likewise; "" = it has none
+  Ns p50, p99;
+  double ratio = 0;
+  bool split_known = false;  // scheduling was recorded
+  // Of calls as long as p99, or longer, that left the CPU; first uses are not
+  // among them. The parts sum to `time`.
+  uint64_t calls = 0;
+  Ns time, running, runnable, sleeping, io, unknown;
+  ThreadIndex holder = kNone;  // had the CPU for most of `runnable`
+  ThreadIndex waker = kNone;   // ended most of `sleeping`
+  std::string text;            // all of it, as one paragraph
+};
+
 struct ProcessActivity {
   ProcessIndex process = kNone;
   std::string role;  // "main", "worker", "other", "ingero"
@@ -149,7 +168,9 @@ struct TraceFacts {
   Ns clock_error;                           // bound, worst stream
   Ns page_cost;                             // per page, 0 = not measured
   uint64_t events = 0;
-  Ns tracing_cost;  // time the collectors took from the program
+  Ns tracing_cost;    // time that the shim took from the program
+  Ns companion_cost;  // that the companion's probes took, of all CPUs together
+  uint64_t switches = 0;
   std::vector<std::string> streams;  // one sentence each
   std::vector<CoverageFact> coverage;
   std::vector<std::string> missing;  // what was not recorded, and so ...
@@ -234,6 +255,7 @@ struct Report {
   std::vector<Finding> findings;  // most lost time first
   std::vector<Account> accounts;  // one for each process of `feeding`
   std::vector<StepSummary> steps;  // of processes with a period
+  std::vector<Chain> chains;       // if asked for; worst ratio first
   std::vector<NotEvaluated> not_evaluated;
   std::string verdict;  // one or two sentences: the answer
   // By process: what taking a page cost it. 0 = not known. See PageCosts().
@@ -277,6 +299,7 @@ struct ReportOptions {
   std::optional<Interval> window;  // default: the whole span
   std::optional<uint32_t> pid;     // only this process (and its workers)
   TimeSink* sink = nullptr;
+  bool chains = false;  // reads every split of the window
 };
 
 Report BuildReport(const ReportSource& source, const ReportOptions& options);

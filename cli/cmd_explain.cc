@@ -26,6 +26,8 @@ constexpr const char* kExamples =
     "  ingero explain --from 12.5s --to 30s    from the recording's start\n"
     "  ingero explain --from 22:01 --to 22:05  by the clock on the wall\n"
     "  ingero explain --per-process            who ran, waited and allocated\n"
+    "  ingero explain --chains                 slow calls, and what they waited "
+    "for\n"
     "  ingero explain --db run1.store --json   for scripts\n"
     "\n"
     "Times: durations 60s, 5m, 1h30m, 250ms; days as 2026-11-29T22:01:30.";
@@ -33,7 +35,7 @@ constexpr const char* kExamples =
 struct Options {
   AskedOptions asked;
   std::string color = "auto";
-  bool per_process = false, json = false, all = false, strict = false;
+  bool per_process = false, chains = false, json = false, all = false, strict = false;
 };
 
 // `text` as one word of a shell.
@@ -73,6 +75,11 @@ int RunExplain(const Args& args, const Io& io) {
   o.asked.AddTo(&app);
   app.add_flag("--per-process", o.per_process,
                "Show each process instead of the findings");
+  app.add_flag("--chains", o.chains,
+               "Show operations whose slowest calls are far slower\n"
+               "than most, and what their threads did meanwhile,\n"
+               "instead of the findings")
+      ->excludes("--per-process");
   app.add_flag("--json", o.json,
                "Print everything as JSON, for programs\n"
                "(docs/explain.schema.json)");
@@ -99,6 +106,7 @@ int RunExplain(const Args& args, const Io& io) {
     return kFailed;
   }
 
+  opened->options.chains = o.chains || o.json;
   analysis::Report report =
       analysis::BuildReport(*opened->trace, opened->options);
   if (Status read = opened->trace->AllRead(); !read.ok()) {
@@ -114,6 +122,7 @@ int RunExplain(const Args& args, const Io& io) {
     text.color = o.color == "always" ||
                  (o.color == "auto" && io.out_is_terminal && !io.no_color);
     text.per_process = o.per_process;
+    text.chains = o.chains;
     text.all = o.all;
     text.pid = opened->options.pid;
     Write(io.out, RenderText(report, text));

@@ -868,6 +868,10 @@ Summaries TraceReader::Summarize(Interval window) const {
   return out;
 }
 
+// What recording a context switch with its waking takes: an estimate, as
+// kCallCostNs is (bench/README.md).
+constexpr int64_t kSwitchCostNs = 200;
+
 TraceFacts TraceReader::facts() const {
   TraceFacts f;
   f.host = FactText("host");
@@ -880,6 +884,8 @@ TraceFacts TraceReader::facts() const {
   f.cpus = static_cast<uint32_t>(Fact("cpus"));
   f.page_cost = Ns(Fact("page_cost_ns"));
   f.events = static_cast<uint64_t>(Fact("count.events"));
+  f.switches = static_cast<uint64_t>(Fact("count.switches"));
+  f.companion_cost = Ns(Fact("count.switches") * kSwitchCostNs);
   if (const std::string& scope = FactText("scope"); !scope.empty()) {
     const auto left_out = static_cast<uint64_t>(Fact("scope.left_out"));
     f.scope = fmt::format(

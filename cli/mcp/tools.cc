@@ -192,8 +192,10 @@ const Json& ReportOf(const Asked& asked) {
   const auto it = reports.find(key);
   if (it != reports.end()) return it->second;
   if (reports.size() >= kReportsKept) reports.clear();
+  analysis::ReportOptions options = asked.options;
+  options.chains = true;
   return reports[key] = Json::parse(RenderJson(
-             analysis::BuildReport(*asked.trace->reader, asked.options)));
+             analysis::BuildReport(*asked.trace->reader, options)));
 }
 
 // ---- answers of bounded size ------------------------------------------------
@@ -347,7 +349,8 @@ ToolResult CausalChains(const Asked& asked, const Json& arguments,
   return Paged({{"verdict", report["verdict"]},
                 {"complete", report["trace"]["complete"]},
                 {"window", report["trace"]["window"]},
-                {"not_evaluated", Some(report["not_evaluated"], 5)}},
+                {"not_evaluated", Some(report["not_evaluated"], 5)},
+                {"slow_operations", Some(report["chains"], 5)}},
                "findings", report["findings"], arguments);
 }
 
@@ -648,7 +651,9 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
       part_tool("get_causal_chains", "What starved the GPU",
            "The verdict and the findings, most lost time first: cause, claim, "
            "time lost (ns), who, evidence with the query behind it, advice with "
-           "the gain. The same objects as `ingero explain --json`.",
+           "the gain. slow_operations: those with a long tail, and what their "
+           "slow calls' threads did; a ratio alone proves nothing. The same "
+           "objects as `ingero explain --json`.",
            Schema(both), CausalChains),
       part_tool("get_starvation", "When the GPU starved, and on whom it waited",
            "Idle time of each GPU (at least, at most), the critical path by "

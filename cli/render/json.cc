@@ -111,6 +111,7 @@ Json Trace(const Report& report) {
           {"losses", losses},
           {"clock_error_ns", facts.clock_error.value},
           {"tracing_cost_ns", facts.tracing_cost.value},
+          {"companion_cost_ns", facts.companion_cost.value},
           {"page_cost_ns", facts.page_cost.value}};
 }
 
@@ -245,6 +246,43 @@ Json Steps(const Report& report) {
   return out;
 }
 
+Json Thread(const Report& report, analysis::ThreadIndex index) {
+  if (index >= report.threads.size()) return nullptr;
+  const analysis::Thread& t = report.threads[index];
+  return {{"tid", t.tid},
+          {"name", t.name},
+          {"process", Identity(report, t.process)}};
+}
+
+Json Chains(const Report& report) {
+  Json out = Array();
+  for (const analysis::Chain& c : report.chains) {
+    const analysis::Function& f = report.functions[c.func];
+    Json split = nullptr;
+    if (c.split_known)
+      split = {{"calls", c.calls},
+               {"time_ns", c.time.value},
+               {"running_ns", c.running.value},
+               {"runnable_ns", c.runnable.value},
+               {"sleeping_ns", c.sleeping.value},
+               {"io_ns", c.io.value},
+               {"unknown_ns", c.unknown.value},
+               {"holder", Thread(report, c.holder)},
+               {"waker", Thread(report, c.waker)}};
+    out.push_back({{"process", Identity(report, c.process)},
+                   {"call", f.name},
+                   {"layer", NameOf(f.layer)},
+                   {"severity", Name(c.severity)},
+                   {"cause", c.cause.empty() ? Json(nullptr) : Json(c.cause)},
+                   {"p50_ns", c.p50.value},
+                   {"p99_ns", c.p99.value},
+                   {"ratio", Number(c.ratio)},
+                   {"split", split},
+                   {"text", c.text}});
+  }
+  return out;
+}
+
 Json Operations(const Report& report) {
   Json out = Array();
   for (const analysis::Operation& o : report.operations)
@@ -344,6 +382,7 @@ std::string RenderJson(const Report& report) {
       {"findings", findings},
       {"accounts", Accounts(report)},
       {"steps", Steps(report)},
+      {"chains", Chains(report)},
       {"not_evaluated", not_evaluated}};
   // Bytes that are not UTF-8 become U+FFFD.
   return root.dump(2, ' ', /*ensure_ascii=*/true,

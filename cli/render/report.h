@@ -15,6 +15,7 @@ struct TextOptions {
   int columns = 80;
   bool color = false;
   bool per_process = false;          // processes instead of findings
+  bool chains = false;               // slow operations instead of findings
   bool all = false;                  // every row of every table
   std::optional<uint32_t> pid = {};  // the process that was asked about
 };

@@ -110,6 +110,8 @@ class TextReport {
     Facts();
     if (o_.per_process) {
       Processes();
+    } else if (o_.chains) {
+      Chains();
     } else {
       Findings();
       Steps();
@@ -286,21 +288,43 @@ class TextReport {
     Facts(Toned(Tone::kYellow, "Missing"), facts.missing);
     Facts("System", facts.system);
     Losses();
-    std::string cost;
     if (facts.clock_error > Ns(0))
-      cost = fmt::format("clocks joined within {}; ",
-                         FormatDuration(facts.clock_error));
-    cost += fmt::format("the shim took {} of the {} recorded",
-                        FormatDuration(facts.tracing_cost),
-                        FormatDuration(r_.span.length()));
-    Ns waited;
+      Fact("Accuracy", "clocks joined within " +
+                           FormatDuration(facts.clock_error));
+    Cost();
+  }
+
+  // Of the whole recording: the shim's time is the program's own, a probe takes
+  // its time on whatever CPU the switch is.
+  void Cost() {
+    const analysis::TraceFacts& facts = r_.facts;
+    const Ns probes =
+        facts.companion_cost / std::max<int64_t>(1, facts.cpus);
+    const Ns cost = facts.tracing_cost + probes;
+    std::string text = fmt::format(
+        "tracing cost about {} of {} ({}): the shim {}", FormatDuration(cost),
+        FormatDuration(r_.span.length()),
+        FormatPercent(cost, r_.span.length()),
+        FormatDuration(facts.tracing_cost));
+    if (facts.switches > 0)
+      text += fmt::format(
+          ", the companion's probes {} on each CPU ({})",
+          FormatDuration(probes),
+          FormatCounted(facts.switches, "switch", "switches"));
+    Ns ran, waited;
+    for (const ProcessActivity& a : r_.activities)
+      if (a.role == "ingero") ran += a.running;
     for (const analysis::Account& a : r_.accounts)
       waited += a.waited_for_ingero;
+    if (ran > Ns(0))
+      text += fmt::format("; {}ingero's own processes ran for {}",
+                          r_.window == r_.span ? "" : "in the time looked at ",
+                          FormatDuration(ran));
     if (waited > Ns(0))
-      cost += fmt::format("; ingero's own processes held a CPU that GPU work "
-                          "waited for during {}, blamed on nobody",
+      text += fmt::format("; for {}, blamed on nobody, GPU work waited for a "
+                          "CPU that they held",
                           FormatDuration(waited));
-    Fact("Accuracy", cost);
+    Fact("Cost", text);
   }
 
   // One line for each kind of loss, with how often and when; notices last.
@@ -493,6 +517,25 @@ class TextReport {
     if (n < f.culprits.size())
       parts.push_back(fmt::format("and {} more", f.culprits.size() - n));
     Item("Root cause", Join(parts));
+  }
+
+  // ---- chains -----------------------------------------------------------
+
+  void Chains() {
+    page_.Heading("Operations with a long tail");
+    page_.Paragraph(
+        r_.chains.empty()
+            ? "none: no operation with 100 calls or more has a p99 of 1 ms or "
+              "more that is 10 times its p50."
+            : "What their slow calls were doing. The tag is that of the "
+              "program's first finding: a ratio alone proves nothing.");
+    for (const analysis::Chain& c : r_.chains) {
+      page_.Blank();
+      page_.Paragraph(fmt::format("{} {}",
+                                  Toned(ToneOf(c.severity), Tag(c.severity)),
+                                  Sentence(c.text)),
+                      0, 2);
+    }
   }
 
   // ---- operations -------------------------------------------------------

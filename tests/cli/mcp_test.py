@@ -169,6 +169,7 @@ class McpTest(unittest.TestCase):
         self.assertEqual([(f["cause"], f["lost_ns"]) for f in data["findings"]],
                          [(f["cause"], f["lost_ns"])
                           for f in report["findings"]])
+        self.assertEqual(data["slow_operations"], report["chains"])
         rows = server.tool("run_sql", sql="SELECT cause, lost_ns FROM findings "
                            "ORDER BY rank")["structuredContent"]["rows"]
         self.assertEqual([(r["cause"], r["lost_ns"]) for r in rows],

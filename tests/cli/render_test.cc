@@ -61,6 +61,10 @@ TEST_P(RenderTest, ProcessesOfEightyColumns) {
   ExpectGolden("per_process.txt", Text({.per_process = true}));
 }
 
+TEST_P(RenderTest, ChainsOfEightyColumns) {
+  ExpectGolden("chains.txt", Text({.chains = true}));
+}
+
 TEST_P(RenderTest, Json) {
   ExpectGolden("report.json", RenderJson(GetParam().report()));
 }
@@ -71,11 +75,15 @@ TEST_P(RenderTest, NoLineIsWiderThanAsked) {
       ExpectFits(
           Text({.columns = columns, .per_process = per_process, .all = true}),
           columns);
+  for (int columns : {40, 80})
+    ExpectFits(Text({.columns = columns, .chains = true}), columns);
 }
 
 TEST_P(RenderTest, WithoutColorThereAreNoControlCharacters) {
-  for (bool per_process : {false, true})
-    for (unsigned char c : Text({.per_process = per_process}))
+  for (const TextOptions& options :
+       {TextOptions{}, TextOptions{.per_process = true},
+        TextOptions{.chains = true}})
+    for (unsigned char c : Text(options))
       ASSERT_TRUE(c == '\n' || (c >= 0x20 && c != 0x7f)) << int{c};
 }
 

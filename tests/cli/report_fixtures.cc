@@ -76,6 +76,8 @@ TraceFacts Facts() {
   f.clock_error = Ns(412);
   f.events = 1'690'112;
   f.tracing_cost = Ms(86);
+  f.switches = 878'108;
+  f.companion_cost = Us(175'622);
   f.streams = {"CUDA calls of python3/2254: 812,004 calls",
                "Kernel scheduling of gpu-17: 878,108 switches"};
   return f;
@@ -226,6 +228,32 @@ Report Oversubscribed() {
   steps.text = "1,204 steps (from one cudaStreamSynchronize to the next, 42 "
                "submissions): p50 31 ms, p95 40 ms, max 1.3 s.";
   r.steps = {steps};
+  r.threads = {{2254, 0, "python3"}, {2256, 2, "pt_data_worker"}};
+  Chain chain;
+  chain.process = 0;
+  chain.func = 1;
+  chain.severity = Severity::kHigh;
+  chain.cause = found.cause;
+  chain.p50 = Us(25);
+  chain.p99 = Ms(42);
+  chain.ratio = 1'680;
+  chain.split_known = true;
+  chain.calls = 43;
+  chain.time = Ms(1'900);
+  chain.runnable = Ms(1'400);
+  chain.sleeping = Ms(400);
+  chain.running = Ms(100);
+  chain.holder = 1;
+  chain.text =
+      "cudaStreamSynchronize p99=42 ms (1,680x p50=25 us) in python3/2254: 43 "
+      "that slow are known to have left the CPU; their time: 74 % ready without "
+      "a CPU (most held by pt_data_worker/2256), 21 % asleep, 5.3 % running. What the program's "
+      "GPU lost most by: loader-oversubscribed, 31.0 s.";
+  r.chains = {chain, chain};
+  r.chains[1].func = 0;
+  r.chains[1].split_known = false;
+  r.chains[1].cause.clear();
+  r.chains[1].severity = Severity::kInfo;
   r.not_evaluated = {{"gpu-throttled", "no GPU samples were recorded"},
                      {"gpu-shared", "no GPU samples were recorded"},
                      {"cgroup-quota", "no quota is set"}};
@@ -339,6 +367,8 @@ Report Hostile() {
   r.findings[0].culprits[1].name = bidi;
   r.findings[0].timeline[0].text = endless + escape;
   r.findings[0].symptoms = {endless};
+  r.threads[1].name = escape;
+  r.chains[0].text = endless + " " + bidi + escape;
   r.findings[0].evidence[0].query = escape;
   return r;
 }

@@ -104,7 +104,7 @@ class SchemaTest(unittest.TestCase):
         # Else the test above proves little.
         documents = list(self.golden().values())
         for name in ("processes", "feeding", "operations", "findings",
-                     "not_evaluated"):
+                     "chains", "not_evaluated"):
             self.assertTrue(any(d[name] for d in documents), name)
         findings = [f for d in documents for f in d["findings"]]
         for name in ("windows", "timeline", "culprits", "evidence",
@@ -134,6 +134,8 @@ class SchemaTest(unittest.TestCase):
             (finding + ("timeline", 0, "layer"), "host"),
             (finding + ("windows",), {}),
             (finding + ("evidence", 0, "value"), "31"),
+            (("chains", 0, "split", "calls"), -1),
+            (("chains", 0, "split", "holder"), {"tid": 1}),
             (("not_evaluated", 0, "why"), 3),
         ]
         for path, value in damages:
