@@ -181,7 +181,10 @@ int RunMcp(const Args& args, const Io& io) {
           session.Refuse(fmt::format("a message of more than {} MiB",
                                      kMaxMessageBytes >> 20));
         });
-    if (!output.broken()) session.WaitIdle(kLastAnswers);
+    if (!output.broken() && !session.WaitIdle(kLastAnswers))
+      session.Abandon(
+          "the input ended while this was being answered; leave standard "
+          "input open until the answer is there");
   }
   if (output.broken()) {
     PrintError(io, "mcp", "nobody reads standard output any more");

@@ -20,6 +20,8 @@ constexpr std::array<std::string_view, 4> kVersions = {
     "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"};
 constexpr size_t kMaxStringBytes = 600;
 constexpr size_t kMaxWaiting = 100;
+// The store is opened once for each that runs at the same time.
+constexpr size_t kWorkers = 4;
 
 // JSON-RPC 2.0, section 5.1; -32002: MCP, resource not found.
 enum ErrorCode : int {
@@ -146,23 +148,35 @@ class Session::RunningJob : public Running {
 
 Session::Session(const Offer& offer,
                  std::function<void(const std::string&)> send)
-    : offer_(offer), send_(std::move(send)), worker_([this] { Work(); }) {}
+    : offer_(offer), send_(std::move(send)) {}
 
 Session::~Session() {
+  CancelAll();
   {
     const std::lock_guard lock(mutex_);
     end_ = true;
-    waiting_.clear();
-    if (running_ != nullptr) running_->cancelled = true;
   }
   changed_.notify_all();
-  worker_.join();
+  for (std::thread& worker : workers_) worker.join();
 }
 
 void Session::CancelAll() {
   const std::lock_guard lock(mutex_);
   waiting_.clear();
-  if (running_ != nullptr) running_->cancelled = true;
+  for (const auto& job : running_) job->cancelled = true;
+}
+
+void Session::Abandon(const std::string& why) {
+  std::vector<std::shared_ptr<Job>> left;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& job : running_)
+      if (!job->cancelled.exchange(true)) left.push_back(job);
+    left.insert(left.end(), waiting_.begin(), waiting_.end());
+    waiting_.clear();
+  }
+  for (const auto& job : left)
+    Send(ErrorMessage(job->request["id"], kInternalError, why));
 }
 
 void Session::Send(const Json& message) {
@@ -179,7 +193,7 @@ void Session::Refuse(const std::string& why) {
 bool Session::WaitIdle(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, most, [this] {
-    return waiting_.empty() && running_ == nullptr;
+    return waiting_.empty() && running_.empty();
   });
 }
 
@@ -223,12 +237,21 @@ void Session::ReceiveOne(Json message) {
     Send({{"jsonrpc", "2.0"}, {"id", id}, {"result", Json::object()}});
     return;
   }
+  // What follows it in the same write relies on it.
+  if (method == "initialize") {
+    Send({{"jsonrpc", "2.0"},
+          {"id", id},
+          {"result", Initialize(Member(message, "params"))}});
+    return;
+  }
   auto job = std::make_shared<Job>();
   job->request = std::move(message);
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.size() < kMaxWaiting) {
       waiting_.push_back(std::move(job));
+      if (idle_ < waiting_.size() && workers_.size() < kWorkers)
+        workers_.emplace_back([this] { Work(); });
       changed_.notify_all();
       return;
     }
@@ -240,8 +263,8 @@ void Session::ReceiveOne(Json message) {
 
 void Session::Cancel(const Json& id) {
   const std::lock_guard lock(mutex_);
-  if (running_ != nullptr && running_->request["id"] == id)
-    running_->cancelled = true;
+  for (const auto& job : running_)
+    if (job->request["id"] == id) job->cancelled = true;
   std::erase_if(waiting_, [&](const std::shared_ptr<Job>& job) {
     return job->request["id"] == id;
   });
@@ -252,12 +275,13 @@ void Session::Work() {
     std::shared_ptr<Job> job;
     {
       std::unique_lock lock(mutex_);
-      running_ = nullptr;
-      changed_.notify_all();
+      ++idle_;
       changed_.wait(lock, [this] { return end_ || !waiting_.empty(); });
+      --idle_;
       if (end_) return;
-      job = running_ = waiting_.front();
+      job = waiting_.front();
       waiting_.pop_front();
+      running_.push_back(job);
     }
     const Json id = job->request["id"];
     Json message;
@@ -272,15 +296,17 @@ void Session::Work() {
       message = ErrorMessage(id, kInternalError, e.what());
     }
     // Who cancelled a request wants no answer to it.
-    if (!job->cancelled) Send(message);
+    if (!job->cancelled.exchange(true)) Send(message);
+    const std::lock_guard lock(mutex_);
+    std::erase(running_, job);
+    changed_.notify_all();
   }
 }
 
 Json Session::Answer(const Json& request, Running* running) {
   const std::string method = StringMember(request, "method");
   const Json& params = Member(request, "params");
-  if (method == "initialize") return Initialize(params);
-  if (version_.empty())
+  if (version_ == kNoVersion)
     throw RpcError(kInvalidRequest, "initialize comes first");
   if (method == "tools/list") {
     Json tools = Json::array();
@@ -353,9 +379,12 @@ Json Session::Answer(const Json& request, Running* running) {
 }
 
 Json Session::Initialize(const Json& params) {
-  const std::string asked = StringMember(params, "protocolVersion");
-  version_ = IsKnownVersion(asked) ? asked : std::string(kVersions.back());
-  return {{"protocolVersion", version_},
+  const auto known = std::find(kVersions.begin(), kVersions.end(),
+                               StringMember(params, "protocolVersion"));
+  version_ = static_cast<size_t>(
+      (known == kVersions.end() ? kVersions.end() - 1 : known) -
+      kVersions.begin());
+  return {{"protocolVersion", kVersions[version_]},
           {"capabilities",
            {{"tools", {{"listChanged", false}}},
             {"resources", Json::object()},
@@ -395,7 +424,7 @@ Json Session::CallTool(const Json& params, Running* running) {
                      {"text", data.dump(-1, ' ', false,
                                         Json::error_handler_t::replace)}}})},
       {"isError", result.failed}};
-  if (version_ >= "2025-06-18" && !result.failed)
+  if (std::string_view(kVersions[version_]) >= "2025-06-18" && !result.failed)
     out["structuredContent"] = data;
   return out;
 }

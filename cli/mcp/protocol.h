@@ -3,16 +3,21 @@
 // messages out. Source: https://modelcontextprotocol.io/specification, versions
 // 2024-11-05 to 2025-11-25.
 //
-// Threads: Receive() from one thread; requests that may take long run one
-// after another on a second one, so that a ping or a cancellation is answered
-// meanwhile. `send` is called from both, never from two at once.
+// Threads: Receive() from one thread; requests that may take long run on up to
+// kWorkers others, so that a ping, a cancellation or a short question is
+// answered meanwhile. Answers come as they are ready. `send` is called from all
+// of them, never from two at once.
 #ifndef INGERO_CLI_MCP_PROTOCOL_H_
 #define INGERO_CLI_MCP_PROTOCOL_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -77,10 +82,13 @@ class Session {
   void Refuse(const std::string& why);
   // Ends what runs and drops what waits; none of it is answered.
   void CancelAll();
+  // The same, and each is answered with an error that says why.
+  void Abandon(const std::string& why);
   // True when all that was received is answered; waits at most that long.
   bool WaitIdle(std::chrono::milliseconds most);
 
  private:
+  static constexpr size_t kNoVersion = SIZE_MAX;
   struct Job {
     Json request;
     std::atomic<bool> cancelled{false};
@@ -96,13 +104,15 @@ class Session {
 
   const Offer& offer_;
   std::function<void(const std::string&)> send_;
-  std::string version_;  // "" until initialized; under mutex_
+  std::atomic<size_t> version_{kNoVersion};  // index; see protocol.cc
   std::mutex send_mutex_, mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> waiting_;  // under mutex_, as the next two
-  std::shared_ptr<Job> running_;
+  // All under mutex_:
+  std::deque<std::shared_ptr<Job>> waiting_;
+  std::vector<std::shared_ptr<Job>> running_;
+  size_t idle_ = 0;  // workers
   bool end_ = false;
-  std::thread worker_;
+  std::vector<std::thread> workers_;  // as many as were needed so far
 };
 
 // Of the protocol: "2025-06-18".

@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 SDK = "mcp>=1.8,<2"
 
@@ -138,12 +139,68 @@ async def investigate(options, transport):
             print(f"ok: {len(tools)} tools, {len(rows)} phases as the page says")
 
 
+ENDLESS = ("WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n) "
+           "SELECT count(*) FROM n, calls")
+EVENTS = 5_000_000
+
+
+def make_big_store(options, folder):
+    subprocess.run([options.resample, f"--events={EVENTS}", folder], check=True,
+                   stdout=subprocess.DEVNULL)
+    store = os.path.join(folder, "big.store")
+    subprocess.run([options.ingero, "merge", "--dir", folder, "-o", store],
+                   check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return store
+
+
+async def ask_a_big_store(options):
+    import mcp.types
+    from mcp import ClientSession
+    async with over_stdio(options) as (read, write):
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            sums = {"sql": "SELECT sum(calls) AS n, min(pid) AS pid "
+                           "FROM operations"}
+            stats = (await session.call_tool(
+                "run_sql", sums)).structuredContent["rows"][0]
+            for tool in (await session.list_tools()).tools:
+                arguments = {
+                    "run_sql": {"sql": "SELECT * FROM calls"},
+                    "compare_traces": {"other_db": options.store},
+                    "get_timeline": {"pid": stats["pid"]},
+                }.get(tool.name, {})
+                result = await session.call_tool(tool.name, arguments)
+                assert not result.isError, (tool.name, result)
+                size = len(result.content[0].text.encode())
+                assert 0 < size < 60_000, (tool.name, size)
+            # A question without end leaves the others be, and ends when told.
+            first = session._request_id
+            endless = asyncio.create_task(
+                session.call_tool("run_sql", {"sql": ENDLESS}))
+            await asyncio.sleep(0.5)
+            assert not endless.done()
+            await session.send_ping()
+            again = (await session.call_tool(
+                "run_sql", sums)).structuredContent["rows"][0]
+            assert again == stats and stats["n"] > EVENTS / 4, (again, stats)
+            await session.send_notification(mcp.types.ClientNotification(
+                mcp.types.CancelledNotification(
+                    method="notifications/cancelled",
+                    params=mcp.types.CancelledNotificationParams(
+                        requestId=first))))
+            await session.send_ping()
+            endless.cancel()
+            print(f"ok: a store of {EVENTS} events, {stats['n']} of them calls")
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("ingero", "store", "sdk"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--http", action="store_true",
                         help="also over HTTP")
+    parser.add_argument("--resample", help="makes a big store to ask, too")
     options = parser.parse_args()
     why = get_sdk(options.sdk)
     if why:
@@ -152,6 +209,10 @@ def main():
     asyncio.run(investigate(options, over_stdio))
     if options.http:
         asyncio.run(investigate(options, over_http))
+    if options.resample:
+        with tempfile.TemporaryDirectory(prefix="ingero-mcp-") as folder:
+            options.store = make_big_store(options, folder)
+            asyncio.run(ask_a_big_store(options))
     return 0
 
 

@@ -294,7 +294,7 @@ class McpTest(unittest.TestCase):
             self.assertEqual(progress["params"]["progressToken"], "t")
             self.assertGreater(progress["params"]["progress"], done)
             done = progress["params"]["progress"]
-        # One that waits behind it is cancelled before it begins.
+        # Also one that began after it.
         second = server.send("tools/call", name="run_sql",
                              arguments={"sql": ENDLESS})
         for one in (second, asked):
@@ -306,6 +306,15 @@ class McpTest(unittest.TestCase):
         while answer.get("method") == "notifications/progress":
             answer = server.line()
         self.assertEqual(answer["id"], last)  # neither was answered
+
+    def test_a_short_question_does_not_wait_for_long_ones(self):
+        server = self.serve()
+        for _ in range(3):
+            server.send("tools/call", name="run_sql",
+                        arguments={"sql": ENDLESS})
+        rows = server.tool("run_sql", sql="SELECT 7 AS n")
+        self.assertEqual(rows["structuredContent"]["rows"], [{"n": 7}])
+        self.assertEqual(server.end(), 0)
 
     def test_texts_of_programs_are_data(self):
         server = self.serve()
@@ -358,6 +367,18 @@ class McpTest(unittest.TestCase):
         server.send("tools/call", name="run_sql", arguments={"sql": ENDLESS})
         time.sleep(0.2)
         self.assertEqual(server.end(), 0)
+        # By hand: what had no answer yet is told so.
+        query = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+                            "params": {"name": "run_sql",
+                                       "arguments": {"sql": ENDLESS}}})
+        done = subprocess.run(
+            [OPTIONS.ingero, "mcp", "--db", OPTIONS.store], timeout=20,
+            input='{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'
+                  + query + "\n", capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0)
+        last = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(last["id"], 2)
+        self.assertIn("input ended", last["error"]["message"])
 
     def test_ends_when_nobody_reads(self):
         read, write = os.pipe()
