@@ -362,7 +362,7 @@ int main(int argc, char** argv) {
     events = std::strtoull(argv[at++] + 9, nullptr, 10);
   if (at < argc) folder = argv[at++];
   if (at < argc) store = argv[at++];
-  if (folder.empty() || at < argc || events == 0) {
+  if (folder.empty() || folder[0] == '-' || at < argc || events == 0) {
     std::fprintf(stderr, "usage: resample [--events=N] FOLDER [STORE]\n");
     return 2;
   }
