@@ -122,12 +122,12 @@ def judge(truth, report):
     return top["cause"], complaints
 
 
-def run_case(build, case, seed, keep):
+def run_case(build, case, seed, keep, flags):
     with RecordedRun(build, keep=keep) as run:
         truth_file = run.dir / "truth.json"
         run.record([run.build / "bin" / "starve_sim", "--preset", case,
                     "--seed", seed, "--data-dir", run.dir,
-                    "--truth", truth_file])
+                    "--truth", truth_file, *flags])
         truth = json.loads(truth_file.read_text())
         # A scheduler that favours one side (autogroups, for one) can undo it.
         if truth.get("cause_lost_ns", 0) < PLANTED * truth["lost_ns"]:
@@ -167,6 +167,8 @@ def main():
                    help="also causes whose rules are not built yet")
     p.add_argument("--cases", help="comma-separated")
     p.add_argument("--seeds", type=int, default=None)
+    p.add_argument("--flags", default="",
+                   help="of starve_sim, for all cases: --flags='--sync spin'")
     p.add_argument("--noisy", action="store_true",
                    help="judge even where other processes use the CPUs")
     p.add_argument("--keep", type=pathlib.Path,
@@ -189,7 +191,8 @@ def main():
                 again = SECOND_LOOKS if args.short else 0
                 for _ in range(ATTEMPTS):
                     truth, (found, complaints) = run_case(args.build, case,
-                                                          seed, keep)
+                                                          seed, keep,
+                                                          args.flags.split())
                     noise = truth["other_cpu_ns"] / (truth["end_ns"]
                                                      - truth["begin_ns"])
                     if not complaints or (noise <= NOISE and again == 0):
