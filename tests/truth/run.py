@@ -18,8 +18,8 @@ import sys
 from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
 
 # Cases whose rule exists; others are planted with --all, to see what is said.
-MAIN = ["loader-cpu-bound", "loader-oversubscribed", "cpu-oversubscribed",
-        "cpu-other-process", "in-process-loading", "host-bound",
+MAIN = ["loader-cpu-bound", "loader-slow-worker", "loader-oversubscribed",
+        "cpu-oversubscribed", "cpu-other-process", "in-process-loading", "host-bound",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
         "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait",
         "cgroup-quota", "quota-contention", "quota-loader",
@@ -113,7 +113,8 @@ def judge(truth, report):
     if not close_enough(lost, planted, WIDER.get(truth["cause"], TOLERANCE)):
         complaints.append(f"{top['cause']} lost {lost / 1e9:.3f} s, "
                           f"planted {planted / 1e9:.3f} s")
-    wanted = {"worker": [w["pid"] for w in truth.get("workers", [])],
+    workers = [w["pid"] for w in truth.get("workers", [])]
+    wanted = {"worker": workers, "slow-worker": workers[:1],
               "spinner": [s["pid"] for s in truth["spinners"]],
               "self": [pid], "": []}[truth["culprit"]]
     named = [c["pid"] for c in top["culprits"]]

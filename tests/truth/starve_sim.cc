@@ -49,6 +49,7 @@ using nlohmann::json;
   X(prefetch, 2, "batches a worker may run ahead")                           \
   X(load_cpu_us, 0, "CPU time to prepare a batch")                           \
   X(load_forks, 0, "processes started for that, one after the other")         \
+  X(slow_worker_us, 0, "CPU time that worker 0 takes longer for a batch")    \
   X(load_sleep_us, 0, "sleep to prepare a batch (a remote source)")          \
   X(load_read_kib, 0, "O_DIRECT read to prepare a batch")                    \
   X(launches, 20, "kernel launches a step")                                  \
@@ -96,7 +97,7 @@ struct Preset {
   const char* cause;     // DESIGN's id; "" = control: nothing to find
   const char* accepted;  // further ids that say the same truth
   const char* part;
-  const char* culprit;   // "worker", "spinner", "self" or ""
+  const char* culprit;   // "worker", "slow-worker", "spinner", "self" or ""
   const char* flags;
 };
 
@@ -104,6 +105,10 @@ struct Preset {
 const Preset kPresets[] = {
     {"loader-cpu-bound", "loader-cpu-bound", "", "wait", "worker",
      "--workers 1 --load-cpu-us 10000 --cpus 0,1 --steps 200"},
+    // CASES 45: batches are taken in order, so every other one is late.
+    {"loader-slow-worker", "loader-cpu-bound", "", "wait", "slow-worker",
+     "--workers 2 --load-cpu-us 500 --slow-worker-us 14000 --cpus 0,1 "
+     "--steps 200"},
     {"loader-oversubscribed", "loader-oversubscribed", "cpu-oversubscribed",
      "wait", "worker",
      "--workers 4 --load-cpu-us 10000 --trainer-cpus 0 --worker-cpus 1 "
@@ -313,6 +318,9 @@ std::vector<Worker> StartWorkers(const Options& o) {
       Loader loader(o, o.seed * 1000 + i);
       for (;;) {
         loader.PrepareBatch();
+        if (i == 0) {
+          Burn(o.slow_worker_us * 1000);
+        }
         w.channel->Put();
       }
     }
