@@ -41,8 +41,8 @@ bool IsFirstUse(const TraceSource& trace, const CallSplit& s) {
 void Add(const TraceSource& trace, const CallSplit& s, Found* f) {
   Chain& c = f->chain;
   const Ns time = s.running + s.runnable + s.sleeping + s.io + s.unknown;
-  if (Histogram::BucketOf(static_cast<uint64_t>(std::max<int64_t>(
-          time.value, 0))) <
+  if (Histogram::BucketOf(
+          static_cast<uint64_t>(std::max<int64_t>(time.value, 0))) <
       Histogram::BucketOf(static_cast<uint64_t>(c.p99.value)))
     return;
   if (time > f->operation->max) return;  // a first use: they are not in it
@@ -97,8 +97,7 @@ std::string Split(const Context& context, const Found& f) {
   part(c.running, "running", "", kNone);
   part(c.unknown, "not known", "", kNone);
   if (f.looked_up == kMostLookedUp)
-    text += "; up to " +
-            FormatCount(f.operation->first_uses - f.first_uses) +
+    text += "; up to " + FormatCount(f.operation->first_uses - f.first_uses) +
             " of them may be first uses";
   return text;
 }

@@ -29,12 +29,13 @@ constexpr const char* kExamples =
     "  ingero explain --chains                 slow calls, and what they waited "
     "for\n"
     "  ingero explain --db run1.store --json   for scripts\n"
+    "  ingero explain --format markdown        to paste into an issue\n"
     "\n"
     "Times: durations 60s, 5m, 1h30m, 250ms; days as 2026-11-29T22:01:30.";
 
 struct Options {
   AskedOptions asked;
-  std::string color = "auto";
+  std::string color = "auto", format = "text";
   bool per_process = false, chains = false, json = false, all = false, strict = false;
 };
 
@@ -80,9 +81,12 @@ int RunExplain(const Args& args, const Io& io) {
                "than most, and what their threads did meanwhile,\n"
                "instead of the findings")
       ->excludes("--per-process");
-  app.add_flag("--json", o.json,
-               "Print everything as JSON, for programs\n"
-               "(docs/explain.schema.json)");
+  app.add_option("--format", o.format,
+                 "text; json: everything, for programs\n"
+                 "(docs/explain.schema.json); markdown: to paste\n"
+                 "into an issue or a pull request")
+      ->type_name("FORMAT");
+  app.add_flag("--json", o.json, "As --format json")->excludes("--format");
   app.add_flag("--all", o.all, "Show every row of every table");
   app.add_flag("--strict", o.strict,
                "Exit with 3 where data were lost in this time or\n"
@@ -99,6 +103,16 @@ int RunExplain(const Args& args, const Io& io) {
                       fmt::format("--color: '{}' is not one of auto, always "
                                   "and never",
                                   o.color));
+  if (o.json) o.format = "json";
+  if (o.format != "text" && o.format != "json" && o.format != "markdown")
+    return UsageError(io, "explain",
+                      fmt::format("--format: '{}' is not one of text, json and "
+                                  "markdown",
+                                  o.format));
+  if (o.format == "markdown" && o.per_process)
+    return UsageError(io, "explain",
+                      "--per-process has no markdown; use --format text or "
+                      "json");
   if (auto status = o.asked.Check("explain", io)) return *status;
   auto opened = o.asked.Open("explain", io);
   if (!opened.ok()) {
@@ -106,7 +120,7 @@ int RunExplain(const Args& args, const Io& io) {
     return kFailed;
   }
 
-  opened->options.chains = o.chains || o.json;
+  opened->options.chains = o.chains || o.format == "json";
   analysis::Report report =
       analysis::BuildReport(*opened->trace, opened->options);
   if (Status read = opened->trace->AllRead(); !read.ok()) {
@@ -114,8 +128,10 @@ int RunExplain(const Args& args, const Io& io) {
     return kFailed;
   }
   if (o.asked.names_store()) NameStoreInQueries(o.asked.db(), &report);
-  if (o.json) {
+  if (o.format == "json") {
     Write(io.out, RenderJson(report));
+  } else if (o.format == "markdown") {
+    Write(io.out, RenderMarkdown(report, {o.all, opened->options.pid}));
   } else {
     TextOptions text;
     text.columns = io.columns;

@@ -24,6 +24,15 @@ struct TextOptions {
 std::string RenderText(const analysis::Report& report,
                        const TextOptions& options);
 
+struct MarkdownOptions {
+  bool all = false;
+  std::optional<uint32_t> pid = {};
+};
+// To paste into an issue or a pull request: no line is wrapped, since those
+// keep line ends; names cannot mention anybody, link or mark up anything.
+std::string RenderMarkdown(const analysis::Report& report,
+                           const MarkdownOptions& options);
+
 // docs/explain.schema.json. Times are integers, ns on the host's
 // CLOCK_MONOTONIC; the same report always gives the same bytes; pure ASCII,
 // so that no name can do harm on a terminal.

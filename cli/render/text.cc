@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <vector>
 
 #include "cli/render/layout.h"
 #include "cli/render/report.h"
+#include "cli/render/report_words.h"
 #include "cli/render/words.h"
 
 namespace ingero::cli {
@@ -25,32 +25,6 @@ constexpr size_t kTopOperations = 8;  // per layer
 constexpr size_t kTopOthers = 10;
 constexpr size_t kTopListed = 5;  // culprits, cold operations
 constexpr int kLabelColumns = 13;
-// A name longer than this helps nobody; --json has all of it.
-constexpr int kNameColumns = 60;
-constexpr int kWordColumns = 120;  // paths in commands stay whole
-constexpr size_t kSentenceBytes = 1000;
-
-std::string Name(std::string_view text, int columns = kNameColumns) {
-  return Ellipsize(SanitizeForTerminal(text, text.size() * 4), columns);
-}
-
-// Names inside a sentence may be endless; what it says must not drown in them.
-std::string Sentence(std::string_view text) {
-  std::string out;
-  const std::string clean = SanitizeForTerminal(text, text.size() * 4);
-  for (size_t i = 0; i < clean.size();) {
-    const size_t end = std::min(clean.find(' ', i), clean.size());
-    if (i > 0) out += ' ';
-    out += Ellipsize(std::string_view(clean).substr(i, end - i), kWordColumns);
-    i = end + 1;
-  }
-  return SanitizeForTerminal(out, kSentenceBytes);
-}
-
-std::string Join(const std::vector<std::string>& parts,
-                 std::string_view separator = ", ") {
-  return fmt::format("{}", fmt::join(parts, separator));
-}
 
 Tone ToneOf(Severity severity) {
   switch (severity) {
@@ -66,18 +40,8 @@ Tone ToneOf(Severity severity) {
   return Tone::kGreen;
 }
 
-const char* Tag(Severity severity) {
-  switch (severity) {
-    case Severity::kHigh:
-      return "[HIGH]";
-    case Severity::kMedium:
-      return "[MEDIUM]";
-    case Severity::kLow:
-      return "[LOW]";
-    case Severity::kInfo:
-      break;
-  }
-  return "[INFO]";
+std::string Tag(Severity severity) {
+  return Toned(ToneOf(severity), fmt::format("[{}]", Word(severity)));
 }
 
 std::string Tag(analysis::TimelineLine::Layer layer) {
@@ -93,21 +57,21 @@ std::string Tag(analysis::TimelineLine::Layer layer) {
   return Toned(Tone::kGreen, "[CUDA]");
 }
 
-// "31.0 s", or "31.0 s to 33.1 s" where it is known only so far.
-std::string FromTo(Ns least, Ns most) {
-  std::string a = FormatDuration(least), b = FormatDuration(most);
-  return most <= least || a == b ? a : fmt::format("{} to {}", a, b);
-}
-
-class TextReport {
+class TextReport : private ReportWords {
  public:
   TextReport(const Report& report, const TextOptions& options)
-      : r_(report), o_(options), page_(options.columns, options.color) {}
+      : ReportWords(report, options.pid),
+        o_(options),
+        page_(options.columns, options.color) {}
 
   std::string Render() {
-    Title();
+    page_.Paragraph(Toned(Tone::kBold, Title()), 0, 2);
+    page_.Blank();
     Answer();
-    Facts();
+    for (const LabeledFact& f : Facts())
+      page_.Labeled(f.tone && !f.label.empty() ? Toned(*f.tone, f.label)
+                                               : f.label,
+                    f.text, 0, kLabelColumns);
     if (o_.per_process) {
       Processes();
     } else if (o_.chains) {
@@ -117,272 +81,22 @@ class TextReport {
       Steps();
       OperationTables();
       ColdStart();
-      NotEvaluated();
+      ShowNotEvaluated();
     }
     return page_.text();
   }
 
  private:
-  // ---- names ------------------------------------------------------------
-
-  const analysis::Process* Find(ProcessIndex index) const {
-    return index < r_.processes.size() ? &r_.processes[index] : nullptr;
-  }
-
-  // "python3/2254".
-  std::string Short(ProcessIndex index, int columns = 28) const {
-    const analysis::Process* p = Find(index);
-    if (p == nullptr) return "unknown process";
-    const std::string pid = fmt::format("/{}", p->pid);
-    return Name(p->name.empty() ? "?" : p->name,
-                std::max(columns - static_cast<int>(pid.size()), 8)) +
-           pid;
-  }
-
-  // "python3 benchmark.py, pid 2254".
-  std::string Program(ProcessIndex index) const {
-    const analysis::Process* p = Find(index);
-    if (p == nullptr) return "unknown process";
-    std::string command = p->cmdline.empty() ? p->name : p->cmdline;
-    // Arguments as /proc and the companion separate them.
-    for (char& c : command)
-      if (c == '\0' || c == '\x1f') c = ' ';
-    std::string pid = fmt::format("pid {}", p->pid);
-    if (p->ns_pid != 0 && p->ns_pid != p->pid)
-      pid += fmt::format(" ({} in its container)", p->ns_pid);
-    return fmt::format("{}, {}", Name(TrimWhitespace(command)), pid);
-  }
-
-  std::string FunctionName(analysis::FuncIndex index) const {
-    return index < r_.functions.size() ? Name(r_.functions[index].name)
-                                       : "unknown function";
-  }
-
-  // ---- times ------------------------------------------------------------
-
-  bool KnowsTimeOfDay() const {
-    return r_.facts.wall_clock_at_span_begin_ns != 0;
-  }
-  int64_t Realtime(Ns t) const {
-    return r_.facts.wall_clock_at_span_begin_ns + (t - r_.span.begin).value;
-  }
-  // "+12.345 s (22:00:47)".
-  std::string Moment(Ns t) const {
-    std::string text = FormatOffset(t - r_.span.begin);
-    if (KnowsTimeOfDay())
-      text += fmt::format(" ({})", FormatTimeOfDay(Realtime(t)));
-    return text;
-  }
-  std::string Between(Interval i) const {
-    return fmt::format("{} to {}", Moment(i.begin), Moment(i.end));
-  }
-
-  // ---- top --------------------------------------------------------------
-
-  // The process that the report is about: the one asked for, else the one
-  // that fed a GPU longest.
-  ProcessIndex MainProcess() const {
-    ProcessIndex best = analysis::kNone;
-    if (o_.pid) {
-      for (const ProcessActivity& a : r_.activities)
-        if (const auto* p = Find(a.process); p != nullptr && p->pid == o_.pid)
-          return a.process;
-      for (ProcessIndex i = 0; i < r_.processes.size(); ++i)
-        if (r_.processes[i].pid == o_.pid) best = i;
-      return best;
-    }
-    if (!r_.feeding.empty()) return r_.feeding.front().process;
-    for (const ProcessActivity& a : r_.activities)
-      if (a.role == "main") return a.process;
-    for (ProcessIndex i = 0; i < r_.processes.size(); ++i)
-      if (r_.processes[i].has_cuda) return i;
-    return analysis::kNone;
-  }
-
-  std::string Idle(const analysis::Feeding& f) const {
-    return fmt::format(
-        "in use for {}, of that idle at least {} ({}), at most {} ({})",
-        FormatDuration(f.span), FormatDuration(f.idle_at_least),
-        FormatPercent(f.idle_at_least, f.span),
-        FormatDuration(f.idle_at_most), FormatPercent(f.idle_at_most, f.span));
-  }
-
-  void Title() {
-    const ProcessIndex main = MainProcess();
-    std::string title = main == analysis::kNone
-                            ? "No program with CUDA calls was recorded"
-                            : Program(main);
-    Interval life = r_.window;
-    if (main != analysis::kNone)
-      life = life.Clip({r_.processes[main].first_seen,
-                        r_.processes[main].last_seen});
-    if (life.empty()) life = r_.window;
-    title += fmt::format(", {}", FormatDuration(life.length()));
-    for (const analysis::Feeding& f : r_.feeding) {
-      if (f.process != main) continue;
-      std::string least = FormatPercent(f.idle_at_least, f.span);
-      std::string most = FormatPercent(f.idle_at_most, f.span);
-      title += fmt::format(": GPU {} idle {} of the {} of its use", f.device,
-                           least == most ? least : least + " to " + most,
-                           FormatDuration(f.span));
-      break;
-    }
-    page_.Paragraph(Toned(Tone::kBold, title), 0, 2);
-    page_.Blank();
-  }
-
   void Answer() {
     if (!r_.verdict.empty())
       page_.Labeled(Toned(Tone::kBold, "Verdict"), Sentence(r_.verdict), 0,
                     kLabelColumns);
-    // The verdict is about the first; another one's advice would not answer it.
-    if (!r_.findings.empty() && !r_.findings[0].context &&
-        !r_.findings[0].recommendations.empty())
-      page_.Labeled(Toned(Tone::kBold, "Do next"),
-                    Advice(r_.findings[0].recommendations[0],
-                           r_.findings[0].base),
-                    0, kLabelColumns);
+    if (const std::string next = DoNext(); !next.empty())
+      page_.Labeled(Toned(Tone::kBold, "Do next"), next, 0, kLabelColumns);
     page_.Blank();
   }
 
-  void Fact(std::string_view label, std::string_view text) {
-    page_.Labeled(label, text, 0, kLabelColumns);
-  }
-  // One label for all of them.
-  void Facts(std::string_view label, const std::vector<std::string>& facts) {
-    for (size_t i = 0; i < facts.size(); ++i)
-      Fact(i == 0 ? label : std::string_view(), Sentence(facts[i]));
-  }
-
-  void Facts() {
-    const analysis::TraceFacts& facts = r_.facts;
-    std::string recorded = FormatDuration(r_.span.length());
-    if (KnowsTimeOfDay())
-      recorded +=
-          fmt::format(", {} to {} {}", FormatDateTime(Realtime(r_.span.begin)),
-                      FormatTimeOfDay(Realtime(r_.span.end)),
-                      FormatTimeZone(Realtime(r_.span.begin)));
-    if (!facts.host.empty())
-      recorded += fmt::format(", on {}", Name(facts.host));
-    if (facts.cpus > 0)
-      recorded +=
-          fmt::format(" with {}", FormatCounted(facts.cpus, "CPU", "CPUs"));
-    Fact("Recorded", recorded);
-    if (r_.window != r_.span)
-      Fact("Looked at", Between(r_.window) + ", all figures are of this time");
-
-    // With several programs or GPUs, a line for each.
-    for (const analysis::Feeding& f : r_.feeding) {
-      std::string text = Idle(f);
-      if (f.known_busy > Ns(0))
-        text += fmt::format(", known busy {}", FormatDuration(f.known_busy));
-      if (r_.feeding.size() > 1)
-        text = fmt::format("{}: {}", Short(f.process), text);
-      Fact(fmt::format("GPU {}", f.device), text);
-    }
-    std::vector<std::string> coverage;
-    for (const analysis::CoverageFact& c : facts.coverage)
-      coverage.push_back(c.text);
-    Facts("Coverage", coverage);
-    if (!facts.scope.empty()) Fact("Scope", Sentence(facts.scope));
-    Facts(Toned(Tone::kYellow, "Missing"), facts.missing);
-    Facts("System", facts.system);
-    Losses();
-    if (facts.clock_error > Ns(0))
-      Fact("Accuracy", "clocks joined within " +
-                           FormatDuration(facts.clock_error));
-    Cost();
-  }
-
-  // Of the whole recording: the shim's time is the program's own, a probe takes
-  // its time on whatever CPU the switch is.
-  void Cost() {
-    const analysis::TraceFacts& facts = r_.facts;
-    const Ns probes =
-        facts.companion_cost / std::max<int64_t>(1, facts.cpus);
-    const Ns cost = facts.tracing_cost + probes;
-    std::string text = fmt::format(
-        "tracing cost about {} of {} ({}): the shim {}", FormatDuration(cost),
-        FormatDuration(r_.span.length()),
-        FormatPercent(cost, r_.span.length()),
-        FormatDuration(facts.tracing_cost));
-    if (facts.switches > 0)
-      text += fmt::format(
-          ", the companion's probes {} on each CPU ({})",
-          FormatDuration(probes),
-          FormatCounted(facts.switches, "switch", "switches"));
-    Ns ran, waited;
-    for (const ProcessActivity& a : r_.activities)
-      if (a.role == "ingero") ran += a.running;
-    for (const analysis::Account& a : r_.accounts)
-      waited += a.waited_for_ingero;
-    if (ran > Ns(0))
-      text += fmt::format("; {}ingero's own processes ran for {}",
-                          r_.window == r_.span ? "" : "in the time looked at ",
-                          FormatDuration(ran));
-    if (waited > Ns(0))
-      text += fmt::format("; for {}, blamed on nobody, GPU work waited for a "
-                          "CPU that they held",
-                          FormatDuration(waited));
-    Fact("Cost", text);
-  }
-
-  // One line for each kind of loss, with how often and when; notices last.
-  void Losses() {
-    struct Kind {
-      uint64_t count = 0;
-      size_t ranges = 0;
-      Interval range;
-      std::string text;
-    };
-    std::map<std::pair<int, std::string>, Kind> kinds;
-    for (const analysis::Loss& loss : r_.losses) {
-      Kind& k = kinds[{-loss.severity, loss.id}];
-      k.range = k.ranges++ == 0
-                    ? loss.range
-                    : Interval{std::min(k.range.begin, loss.range.begin),
-                               std::max(k.range.end, loss.range.end)};
-      k.count += loss.count;
-      k.text = loss.text;
-    }
-    if (kinds.empty() || kinds.begin()->first.first > -2)
-      Fact("Losses", !r_.complete    ? "the data are incomplete"
-                     : kinds.empty() ? "none"
-                                     : "no event was lost; see the notice");
-    for (const auto& [key, k] : kinds) {
-      std::string text =
-          fmt::format("{} ({})", FormatCounted(k.count, "event", "events"),
-                      Name(key.second));
-      if (k.ranges > 1) text += fmt::format(" in {} places", k.ranges);
-      // It may begin before the first event that was kept.
-      const Interval shown{std::max(k.range.begin, r_.span.begin),
-                           std::max(k.range.end, r_.span.begin)};
-      text += fmt::format(", {}: {}", Between(shown), Sentence(k.text));
-      Fact(key.first <= -2 ? Toned(Tone::kRed, "Lost") : "Notice", text);
-    }
-    for (const analysis::Account& a : r_.accounts)
-      if (a.unseen > Ns(0))
-        Fact(Toned(Tone::kYellow, "Unknown"),
-             fmt::format("for {} in which {}'s GPU was or may have been "
-                         "starved, what held its work up: context switches "
-                         "were not seen{}",
-                         FormatDuration(a.unseen), Short(a.process),
-                         r_.facts.scope.empty()
-                             ? ""
-                             : ", or were outside the scope"));
-  }
-
   // ---- findings ---------------------------------------------------------
-
-  // `base`: the time of which it was lost.
-  std::string Advice(const analysis::Recommendation& a, Ns base) const {
-    std::string text = Sentence(a.text);
-    if (a.gain > Ns(0))
-      text += fmt::format(" Gain: up to {} of {}.", FormatDuration(a.gain),
-                          FormatDuration(base > Ns(0) ? base
-                                                      : r_.window.length()));
-    return text;
-  }
 
   void Findings() {
     page_.Heading("Findings");
@@ -396,26 +110,12 @@ class TextReport {
       page_.Blank();
       ShowFinding(f);
     }
-    for (const analysis::Account& a : r_.accounts) Sum(a);
-  }
-
-  // Each nanosecond has one cause.
-  void Sum(const analysis::Account& a) {
-    if (a.starved <= Ns(0)) return;
-    std::vector<std::string> parts;
-    for (const auto& [cause, lost] : a.causes)
-      parts.push_back(FormatDuration(lost) + " " + Name(cause));
-    if (a.below > Ns(0))
-      parts.push_back(FormatDuration(a.below) + " in causes below 1 %");
-    if (a.unexplained > Ns(0))
-      parts.push_back(FormatDuration(a.unexplained) + " unexplained");
-    page_.Blank();
-    page_.Paragraph(
-        fmt::format("Sum{}: {} = {} for which the GPU was starved for certain.",
-                    r_.accounts.size() > 1 ? " of " + Short(a.process)
-                                           : std::string(),
-                    Join(parts, " + "), FormatDuration(a.starved)),
-        0, 2);
+    for (const analysis::Account& a : r_.accounts) {
+      const std::string sum = Sum(a);
+      if (sum.empty()) continue;
+      page_.Blank();
+      page_.Paragraph(sum, 0, 2);
+    }
   }
 
   void Steps() {
@@ -442,20 +142,16 @@ class TextReport {
   }
 
   void Item(std::string_view label, std::string_view text) {
-    page_.Labeled(label, text, 2, kLabelColumns - 2, 2);
+    if (!text.empty()) page_.Labeled(label, text, 2, kLabelColumns - 2, 2);
   }
 
   void ShowFinding(const Finding& f) {
     page_.Paragraph(
-        fmt::format("{} {}: {}", Toned(ToneOf(f.severity), Tag(f.severity)),
+        fmt::format("{} {}: {}", Tag(f.severity),
                     Toned(Tone::kBold, Name(f.cause)), Sentence(f.claim)),
         0, 2);
-    if (f.lost > Ns(0) || f.lost_at_most > Ns(0))
-      Item("Lost time",
-           fmt::format("{} of {} of GPU use ({})",
-                       FromTo(f.lost, f.lost_at_most), FormatDuration(f.base),
-                       FormatPercent(f.lost, f.base)));
-    Where(f);
+    Item("Lost time", Lost(f));
+    Item("When", When(f));
     std::string_view label = "Timeline";
     for (const analysis::TimelineLine& line : f.timeline) {
       const Ns at = r_.window.begin + line.at;
@@ -463,7 +159,8 @@ class TextReport {
                               Sentence(line.text)));
       label = "";
     }
-    Culprits(f);
+    Item("Root cause",
+         Culprits(f, o_.all ? f.culprits.size() : kTopListed));
     label = "Fix";
     for (const analysis::Recommendation& a : f.recommendations) {
       Item(label, Advice(a, f.base));
@@ -482,41 +179,7 @@ class TextReport {
       for (const std::string& s : f.symptoms) names.push_back(Sentence(s));
       Item("Symptoms", Join(names, "; "));
     }
-    static constexpr const char* kConfidence[] = {"low", "medium", "high"};
-    std::string confidence =
-        kConfidence[std::min<size_t>(static_cast<size_t>(f.confidence), 2)];
-    if (!f.coverage.empty())
-      confidence += fmt::format("; data: {}", Sentence(f.coverage));
-    Item("Confidence", confidence);
-  }
-
-  void Where(const Finding& f) {
-    std::vector<std::string> parts;
-    for (Interval w : f.windows) parts.push_back(Between(w));
-    if (parts.empty()) return;
-    const double outside = Ratio(f.outside_windows, f.lost_at_most);
-    if (outside >= 0.005)
-      parts.push_back(fmt::format("{} of it elsewhere", FormatPercent(outside)));
-    Item("When", Join(parts));
-  }
-
-  void Culprits(const Finding& f) {
-    std::vector<std::string> parts;
-    const size_t n =
-        o_.all ? f.culprits.size() : std::min(f.culprits.size(), kTopListed);
-    for (size_t i = 0; i < n; ++i) {
-      const analysis::Culprit& c = f.culprits[i];
-      std::string text = Name(c.name);
-      if (c.time > Ns(0))
-        text += fmt::format(" {} ({}{})", FormatDuration(c.time),
-                            FormatPercent(c.share),
-                            i == 0 ? " of this finding" : "");
-      parts.push_back(text);
-    }
-    if (parts.empty()) return;
-    if (n < f.culprits.size())
-      parts.push_back(fmt::format("and {} more", f.culprits.size() - n));
-    Item("Root cause", Join(parts));
+    Item("Confidence", Confidence(f));
   }
 
   // ---- chains -----------------------------------------------------------
@@ -532,7 +195,7 @@ class TextReport {
     for (const analysis::Chain& c : r_.chains) {
       page_.Blank();
       page_.Paragraph(fmt::format("{} {}",
-                                  Toned(ToneOf(c.severity), Tag(c.severity)),
+                                  Tag(c.severity),
                                   Sentence(c.text)),
                       0, 2);
     }
@@ -706,19 +369,10 @@ class TextReport {
           fmt::format("and {} more; --all lists them", cold.size() - n), 2);
   }
 
-  // Causes that share a reason share a line.
-  void NotEvaluated() {
-    if (r_.not_evaluated.empty()) return;
-    page_.Heading("Not evaluated");
-    std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
-    for (const analysis::NotEvaluated& n : r_.not_evaluated) {
-      auto it = std::find_if(reasons.begin(), reasons.end(),
-                             [&](const auto& r) { return r.first == n.why; });
-      if (it == reasons.end()) it = reasons.insert(it, {n.why, {}});
-      it->second.push_back(Name(n.cause));
-    }
-    for (const auto& [why, causes] : reasons)
-      page_.Paragraph(fmt::format("{}: {}", Join(causes), Sentence(why)), 2, 2);
+  void ShowNotEvaluated() {
+    const std::vector<std::string> lines = NotEvaluated();
+    if (!lines.empty()) page_.Heading("Not evaluated");
+    for (const std::string& line : lines) page_.Paragraph(line, 2, 2);
   }
 
   // ---- processes --------------------------------------------------------
@@ -905,7 +559,6 @@ class TextReport {
           2);
   }
 
-  const Report& r_;
   const TextOptions& o_;
   Page page_;
 };

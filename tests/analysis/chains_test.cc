@@ -22,9 +22,10 @@ constexpr int64_t kShort = 20, kLong = 20'000;
 
 // `slow(begin, end)`: the lines that tell what the thread did in a long call.
 struct Program {
-  std::function<std::string(int64_t, int64_t)> slow =
-      [](int64_t, int64_t) { return std::string(); };
-  std::string of_slow;   // attributes of long calls
+  std::function<std::string(int64_t, int64_t)> slow = [](int64_t, int64_t) {
+    return std::string();
+  };
+  std::string of_slow;  // attributes of long calls
   bool kernel = true;
   bool driver = false;  // a driver call inside each
   int calls = kCalls;
@@ -115,8 +116,9 @@ TEST(ChainsTest, WhoEndedTheSleepIsNamed) {
   const Report report = ReportOf(run);
   ASSERT_EQ(report.chains.size(), 1u);
   EXPECT_EQ(report.chains[0].sleeping, kMillisecond * (18 * kCalls / kEvery));
-  EXPECT_NE(report.chains[0].text.find("90 % asleep (most woken by worker/201)"),
-            std::string::npos)
+  EXPECT_NE(
+      report.chains[0].text.find("90 % asleep (most woken by worker/201)"),
+      std::string::npos)
       << report.chains[0].text;
 }
 
@@ -163,8 +165,7 @@ TEST(ChainsTest, FirstUseAmongSlowCallsIsLeftOut) {
   options.chains = true;
   const Report report = BuildReport(source, options);
   ASSERT_EQ(report.chains.size(), 1u);
-  EXPECT_EQ(report.chains[0].calls,
-            static_cast<uint64_t>(kCalls / kEvery - 1));
+  EXPECT_EQ(report.chains[0].calls, static_cast<uint64_t>(kCalls / kEvery - 1));
 }
 
 TEST(ChainsTest, CallInsideAnotherIsNotToldTwice) {

@@ -16,6 +16,12 @@
 namespace ingero::cli {
 namespace {
 
+void Losses(analysis::Report* report, const std::string& id) {
+  analysis::Loss loss;
+  loss.id = loss.text = id;
+  report->losses.push_back(loss);
+}
+
 class RenderTest : public testing::TestWithParam<Story> {
  protected:
   void SetUp() override {
@@ -63,6 +69,78 @@ TEST_P(RenderTest, ProcessesOfEightyColumns) {
 
 TEST_P(RenderTest, ChainsOfEightyColumns) {
   ExpectGolden("chains.txt", Text({.chains = true}));
+}
+
+TEST_P(RenderTest, Markdown) {
+  ExpectGolden("report.md", RenderMarkdown(GetParam().report(), {}));
+}
+
+// Whatever a program names itself: no control characters, no table row or
+// heading of its making, nobody is mentioned and nothing is linked.
+TEST(MarkdownTest, NamesAreText) {
+  const Story* hostile = nullptr;
+  for (const Story& s : Stories())
+    if (std::string_view(s.name) == "hostile-names") hostile = &s;
+  ASSERT_NE(hostile, nullptr);
+  analysis::Report report = hostile->report();
+  const std::string name =
+      "a|b\n# c\n- d `e` *f* _g_ <script> [h](http://i.j) @octocat "
+      "#12 &amp; $x$ ~~k~~ www.l.m ``` \\n";
+  report.verdict = report.facts.host = report.facts.scope = name;
+  report.facts.tool_version = name;
+  report.facts.missing = report.facts.system = {name, "1. x", "- y", "> z", "---"};
+  report.processes[0].name = report.processes[0].cmdline = name;
+  report.not_evaluated = {{name, name}};
+  Losses(&report, name);
+  for (analysis::Finding& f : report.findings) {
+    f.cause = f.claim = f.coverage = name;
+    f.culprits[0].name = name;
+    f.timeline[0].text = name;
+    f.recommendations[0].text = name;
+    f.evidence[0].text = f.evidence[0].query = name;
+    break;
+  }
+  report.chains[0].text = name;
+  const std::string text = RenderMarkdown(report, {});
+  // What the renderer writes itself goes first.
+  std::string rest = text;
+  for (const std::string& own :
+       {std::string("**Verdict:**"), std::string("**Do next:**"),
+        std::string("`ingero explain --format markdown`"),
+        std::string("<!-- -->"), std::string("\n|---|---|---|")})
+    for (size_t at; (at = rest.find(own)) != std::string::npos;)
+      rest.replace(at, own.size(), "\x01");
+  bool code = false;
+  std::istringstream lines(rest);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("````")) {
+      code = !code;
+      continue;
+    }
+    for (unsigned char c : line) ASSERT_TRUE(c == 1 || c >= 0x20) << line;
+    if (code) continue;
+    const bool row = line.starts_with("| ");
+    int cells = 0;
+    line.erase(0, std::min(line.find_first_not_of('#'), line.size()));
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == '\\') {
+        ++i;
+        continue;
+      }
+      cells += line[i] == '|';
+      EXPECT_EQ(std::string_view("`*_[]<~&$#").find(line[i]),
+                std::string_view::npos)
+          << line << " at " << i;
+    }
+    EXPECT_EQ(cells, row ? 4 : 0) << line;
+    for (const char* bad : {"@octocat", "#12", "://", "www"})
+      EXPECT_EQ(line.find(bad), std::string::npos) << line;
+  }
+  EXPECT_FALSE(code);
+  EXPECT_NE(text.find("\n  - 1\\. x\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  - \\- y\n"), std::string::npos);
+  EXPECT_NE(text.find("\n  - \\> z\n"), std::string::npos);
+  EXPECT_NE(text.find("\n  - \\---\n"), std::string::npos);
 }
 
 TEST_P(RenderTest, Json) {
