@@ -44,7 +44,6 @@ constexpr const char* kExamples =
 constexpr int kCalls = 1000;
 constexpr unsigned kMaxSeconds = 30;
 constexpr uint64_t kEnoughBytes = uint64_t{1} << 30;
-constexpr const char* kShim = "libingero_cuda.so";
 
 enum class State { kWorks, kLimited, kFailed, kUnknown };
 
@@ -76,10 +75,6 @@ std::string LastLine(std::string text) {
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-bool IsFile(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
 }
 
 // ---- the shim ---------------------------------------------------------------
@@ -125,14 +120,6 @@ int MakeSimulatedCalls(const Io& io) {
   }
   Write(io.out, fmt::format("{}\n{:.0f}\n", path, ns_per_call));
   return FinishOutput(io, "check") ? kDone : kFailed;
-}
-
-// Folders where an installation or a build has its libraries.
-std::string ShimBesideUs() {
-  for (const char* folder : {"/../" INGERO_LIBDIR "/", "/../lib/"})
-    if (const std::string path = OwnFolder() + folder + kShim; IsFile(path))
-      return std::filesystem::path(path).lexically_normal().string();
-  return "";
 }
 
 std::string WhyNothingRecorded() {
@@ -296,17 +283,6 @@ Item CheckDriver() {
 }
 
 // ---- the companion ----------------------------------------------------------
-
-std::string FindCompanion() {
-  const std::string name = "/ingero-kprobe";
-  if (std::string path = OwnFolder() + name; IsFile(path)) return path;
-  std::istringstream folders(Environment("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (std::string path = folder + name;
-        !folder.empty() && access(path.c_str(), X_OK) == 0)
-      return path;
-  return "";
-}
 
 void CheckCompanion(bool has_driver, std::vector<Item>* items) {
   const std::string path = FindCompanion();

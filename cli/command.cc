@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
     {"store", "measure, check, compact or prune a store", RunStore},
     {"dump", "print every event of a store or of a stream file", RunDump},
     {"check", "try what recording needs on this machine", RunCheck},
+    {"overhead", "measure what recording costs a command of yours",
+     RunOverhead},
     {"help", "print the help of a command", RunHelp},
     {"version", "print the version", RunVersion},
 };

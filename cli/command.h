@@ -43,6 +43,7 @@ int RunList(const Args& args, const Io& io);
 int RunQuery(const Args& args, const Io& io);
 int RunMcp(const Args& args, const Io& io);
 int RunCheck(const Args& args, const Io& io);
+int RunOverhead(const Args& args, const Io& io);
 int RunExport(const Args& args, const Io& io);
 int RunStore(const Args& args, const Io& io);
 int RunTimeline(const Args& args, const Io& io);

@@ -2,12 +2,15 @@
 #include "cli/program.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
 #include "base/file.h"
 
@@ -15,6 +18,11 @@ namespace ingero::cli {
 namespace {
 
 constexpr size_t kMaxTextBytes = 1 << 20;
+
+bool IsFile(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
 
 Result<std::array<Fd, 2>> MakePipe() {
   int fds[2];
@@ -85,6 +93,25 @@ std::string OwnFolder() {
   if (n <= 0) return "";
   const std::string_view text(path, static_cast<size_t>(n));
   return std::string(text.substr(0, text.rfind('/')));
+}
+
+std::string ShimBesideUs() {
+  for (const char* folder : {"/../" INGERO_LIBDIR "/", "/../lib/"})
+    if (const std::string path = OwnFolder() + folder + kShim; IsFile(path))
+      return std::filesystem::path(path).lexically_normal().string();
+  return "";
+}
+
+std::string FindCompanion() {
+  const std::string name = "/ingero-kprobe";
+  if (std::string path = OwnFolder() + name; IsFile(path)) return path;
+  const char* path_variable = std::getenv("PATH");
+  std::istringstream folders(path_variable == nullptr ? "" : path_variable);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (std::string path = folder + name;
+        !folder.empty() && access(path.c_str(), X_OK) == 0)
+      return path;
+  return "";
 }
 
 }  // namespace ingero::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs another program and takes what it prints.
+// Starts other programs; finds those of ingero.
 #ifndef INGERO_CLI_PROGRAM_H_
 #define INGERO_CLI_PROGRAM_H_
 
@@ -24,6 +24,11 @@ Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
 
 // Folder of this process's own executable, "" if unknown.
 std::string OwnFolder();
+
+inline constexpr const char* kShim = "libingero_cuda.so";
+// Where an installation or a build tree has them, "" where they are not.
+std::string ShimBesideUs();
+std::string FindCompanion();  // beside us, else in PATH
 
 }  // namespace ingero::cli
 
