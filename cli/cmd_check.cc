@@ -343,9 +343,11 @@ std::string AsText(const std::vector<Item>& items, const Io& io) {
     page.Labeled(fmt::format("{:<{}} ", SanitizeForTerminal(item.name),
                              name_columns) +
                      Toned(tone, Word(item.state)),
-                 SanitizeForTerminal(item.text), indent, 44 - indent);
+                 SanitizeForTerminal(item.text), indent, 44 - indent, 0,
+                 /*cut=*/false);
     if (!item.todo.empty())
-      page.Labeled("", "do: " + SanitizeForTerminal(item.todo), 0, 44, 4);
+      page.Paragraph("do: " + SanitizeForTerminal(item.todo), 4, 4,
+                     /*cut=*/false);
   }
   return page.text();
 }

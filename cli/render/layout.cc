@@ -170,15 +170,15 @@ void Page::Heading(std::string_view text) {
   Paragraph(Toned(Tone::kBold, text));
 }
 
-void Page::Paragraph(std::string_view text, int indent, int hang) {
-  Labeled("", text, indent, 0, hang);
+void Page::Paragraph(std::string_view text, int indent, int hang, bool cut) {
+  Labeled("", text, indent, 0, hang, cut);
 }
 
 void Page::Labeled(std::string_view label, std::string_view text, int indent,
-                   int label_columns, int hang) {
+                   int label_columns, int hang, bool cut) {
   const int room = columns_ - indent - label_columns;
-  std::vector<std::string> lines = Wrap(text, room);
-  if (lines.size() > 1 && hang > 0) lines = Wrap(text, room - hang);
+  std::vector<std::string> lines = Wrap(text, room, cut);
+  if (lines.size() > 1 && hang > 0) lines = Wrap(text, room - hang, cut);
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string_view l = i == 0 ? label : std::string_view();
     Line(Padding(indent) + std::string(l) +

@@ -38,12 +38,14 @@ class Page {
 
   void Blank();  // one empty line, never two, none at the top
   void Heading(std::string_view text);
-  // Continuation lines are indented by indent + hang.
-  void Paragraph(std::string_view text, int indent = 0, int hang = 0);
+  // Continuation lines are indented by indent + hang. Without `cut`, words that
+  // are longer than a line (paths, commands) stay whole; likewise below.
+  void Paragraph(std::string_view text, int indent = 0, int hang = 0,
+                 bool cut = true);
   // "label    text", the text wrapped in its own column; lines after the first
   // are indented by `hang` there.
   void Labeled(std::string_view label, std::string_view text, int indent,
-               int label_columns, int hang = 0);
+               int label_columns, int hang = 0, bool cut = true);
   // A shell command: "$ ..." over lines that can be pasted as they are; a word
   // that is longer than a line stays whole.
   void Command(std::string_view command, int indent);
