@@ -457,9 +457,10 @@ size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
 }
 
 CpuSegment Timelines::CpuPrehistory(uint16_t cpu) const {
-  const CpuState& c = cpus_[cpu];
   CpuSegment s;
   s.begin = known_begin_;
+  if (cpu >= cpus_.size()) return s;  // nothing newer was seen of it either
+  const CpuState& c = cpus_[cpu];
   if (c.tail.stretch == stretch_) {
     s.thread = c.tail.thread;
     s.idle = c.tail.thread == kNone && !c.tail.left_out;
