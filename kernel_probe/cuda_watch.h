@@ -15,8 +15,6 @@
 
 #include <cstdint>
 #include <queue>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -24,18 +22,6 @@
 #include "wire/wire.h"
 
 namespace ingero::kernel_probe {
-
-// /proc/PID/maps.
-struct CudaMaps {
-  bool any = false;     // else a kernel thread, or gone
-  std::string library;  // path of libcuda, else of libcudart; "" = none
-  bool shim = false;
-  bool loader = false;  // a dynamic loader is mapped: not a static program
-};
-CudaMaps ParseCudaMaps(std::string_view maps);
-
-// What an environment (NUL-separated) says: bits of enum ingero_cuda_process.
-uint64_t CudaEnvironment(std::string_view environment);
 
 class CudaWatch {
  public:

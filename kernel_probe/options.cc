@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "base/file.h"
+#include "base/task_stat.h"
 #include "base/text.h"
-#include "kernel_probe/proc.h"
 
 namespace ingero::kernel_probe {
 namespace {

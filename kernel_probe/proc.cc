@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_probe/proc.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <memory>
 #include <unordered_set>
 
 #include "base/file.h"
+#include "base/task_stat.h"
 #include "kernel_probe/clock.h"
 
 namespace ingero::kernel_probe {
@@ -33,16 +32,6 @@ std::optional<uint64_t> Number(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return std::nullopt;
   return value;
-}
-
-std::vector<uint64_t> NumberedEntries(const std::string& path) {
-  std::vector<uint64_t> numbers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(path.c_str()),
-                                                closedir);
-  if (!dir) return numbers;
-  while (const dirent* entry = readdir(dir.get()))
-    if (const auto n = Number(entry->d_name)) numbers.push_back(*n);
-  return numbers;
 }
 
 }  // namespace
@@ -108,38 +97,6 @@ Memory ParseMemory(std::string_view text) {
   if (swap_total && swap_free && *swap_total >= *swap_free)
     m.swap_used_bytes = *swap_total - *swap_free;
   return m;
-}
-
-std::optional<TaskStat> ParseTaskStat(std::string_view text) {
-  // The name may hold blanks and parentheses; fields count from its end.
-  const size_t name = text.find('('), name_end = text.rfind(')');
-  if (name == std::string_view::npos || name_end == std::string_view::npos ||
-      name_end < name || name_end + 2 > text.size())
-    return std::nullopt;
-  TaskStat stat;
-  stat.comm = text.substr(name + 1, name_end - name - 1);
-  text.remove_prefix(name_end + 2);
-  Cut(&text, ' ');  // state
-  const auto parent = Number(Cut(&text, ' '));
-  for (int field = 5; field < 22; ++field) Cut(&text, ' ');
-  const auto start = Number(text);
-  if (!parent || !start) return std::nullopt;
-  stat.parent_pid = static_cast<uint32_t>(*parent);
-  stat.start_ticks = *start;
-  return stat;
-}
-
-std::optional<TaskStat> ReadTaskStat(uint32_t pid) {
-  auto text = ReadWholeFile("/proc/" + std::to_string(pid) + "/stat");
-  if (!text.ok()) return std::nullopt;
-  return ParseTaskStat(*text);
-}
-
-std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid) {
-  auto text = ReadWholeFile("/proc/" + std::to_string(pid) + "/task/" +
-                            std::to_string(tid) + "/stat");
-  if (!text.ok()) return std::nullopt;
-  return ParseTaskStat(*text);
 }
 
 NamespacePids ParseNamespacePids(std::string_view status) {

@@ -42,17 +42,6 @@ struct Memory {
 };
 Memory ParseMemory(std::string_view text);
 
-// /proc/PID/stat, whatever the name in its second field holds.
-struct TaskStat {
-  std::string comm;
-  uint32_t parent_pid;
-  uint64_t start_ticks;
-};
-std::optional<TaskStat> ParseTaskStat(std::string_view text);
-// Of a process, or of one of its threads (pid, tid).
-std::optional<TaskStat> ReadTaskStat(uint32_t pid);
-std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid);
-
 // NSpid and NStgid of /proc/PID/status: the innermost, i.e. last, number.
 struct NamespacePids {
   uint32_t tid = 0, tgid = 0;

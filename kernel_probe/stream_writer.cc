@@ -14,6 +14,7 @@
 
 #include "base/stream_check.h"
 #include "base/tables.h"
+#include "base/task_stat.h"
 #include "kernel_probe/clock.h"
 #include "kernel_probe/proc.h"
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "base/task_stat.h"
 #include "base/trace_dir.h"
 #include "merge/kernel_stream.h"
 
@@ -33,21 +34,6 @@ int64_t MonotonicNow() {
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
   return int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
-}
-
-// Field 22 of /proc/<pid>/stat; 0 = no such process.
-uint64_t StartTicks(uint32_t pid) {
-  auto stat = ReadWholeFile("/proc/" + std::to_string(pid) + "/stat");
-  if (!stat.ok()) return 0;
-  const size_t comm_end = stat->rfind(')');  // comm may hold blanks and ')'
-  if (comm_end == std::string::npos) return 0;
-  const char* p = stat->c_str() + comm_end + 1;
-  for (int field = 3; field <= 22; ++field) {
-    while (*p == ' ') ++p;
-    if (field == 22) return std::strtoull(p, nullptr, 10);
-    while (*p != ' ' && *p != '\0') ++p;
-  }
-  return 0;
 }
 
 // The last tick that the file tells of, from the block headers and the LIVE
@@ -163,7 +149,9 @@ bool WriterRuns(const ingero_stream_header& header) {
   if (stat("/proc/self/ns/pid", &own) == 0 && header.pid_namespace != 0 &&
       own.st_ino != header.pid_namespace)
     return false;  // its pid means nothing here
-  return header.pid != 0 && StartTicks(header.pid) == header.start_clock_ticks;
+  if (header.pid == 0) return false;
+  const auto stat = ReadTaskStat(header.pid);
+  return stat && stat->start_ticks == header.start_clock_ticks;
 }
 
 StreamInfo InspectStream(const std::string& path) {

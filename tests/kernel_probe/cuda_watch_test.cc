@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/cuda_process.h"
 #include "base/tables.h"
 
 namespace ingero::kernel_probe {

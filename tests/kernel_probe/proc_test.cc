@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/task_stat.h"
+
 namespace ingero::kernel_probe {
 namespace {
 
