@@ -189,6 +189,10 @@ ParsedArgs ParseArgs(int argc, char** argv) {
       ->type_name("PID|NAME")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--supervised", o.supervised,
+               "For a program that starts this one: end when standard input "
+               "does, and print 'SWITCHES LOST BYTES' so far to standard output, "
+               "once recording and then once a second");
   app.add_flag("--quiet", o.quiet,
                "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");

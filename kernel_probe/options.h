@@ -26,6 +26,9 @@ struct Options {
   bool check = false;      // --check: record nothing
   bool raw_pages = false;  // each allocation an event
   std::vector<TreeRoot> tree;  // empty: everybody
+  // For `ingero run`: ends when standard input does, and prints its counts to
+  // standard output (recorder.h).
+  bool supervised = false;
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing

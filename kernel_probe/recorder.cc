@@ -34,6 +34,7 @@ namespace ingero::kernel_probe {
 namespace {
 
 constexpr uint64_t kFlushNs = 500'000'000;  // a live merge wants under 1 s
+constexpr uint64_t kTellNs = 900'000'000;  // at each second flush
 constexpr uint64_t kMinPollNs = 1'000'000;
 constexpr uint64_t kMaxPollNs = 20'000'000;
 // A busy CPU switches about this often; the poll must come round before its
@@ -132,6 +133,7 @@ class Recorder {
   // Switches that --tree left out, so far.
   uint64_t LeftOut() const;
   void ShowStatus(uint64_t now);
+  void TellSupervisor() const;
   // Missing from the stream so far.
   uint64_t LostRows() const {
     return losses_.events() + writer_->rows_failed();
@@ -263,6 +265,7 @@ Status Recorder::Start() {
                                probe.skipped + " (missing: " + probe.without +
                                ")");
   sampler_->Start(facts_, std::move(nvml), std::move(xids));
+  if (options_.supervised) TellSupervisor();
   live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
   return {};
 }
@@ -294,7 +297,7 @@ void Recorder::Loop() {
       static_cast<uint64_t>(ring_records / kFastestSwitchesPerNs / 2),
       kMinPollNs, kMaxPollNs);
   uint64_t poll_ns = kMinPollNs;
-  uint64_t flush_at = NowNs() + kFlushNs;
+  uint64_t flush_at = NowNs() + kFlushNs, tell_at = 0;
   const uint64_t end_ns =
       options_.duration.value == 0
           ? UINT64_MAX
@@ -321,13 +324,23 @@ void Recorder::Loop() {
                      live_ ? "\r\033[K" : "", output_.path.c_str());
       }
       if (live_) ShowStatus(now);
+      if (options_.supervised && now >= tell_at) {
+        TellSupervisor();
+        tell_at = now + kTellNs;
+      }
     }
     if (now >= end_ns) return;
     const uint64_t sleep_ns =
         std::min({poll_ns, flush_at - now, end_ns - now});
     const timespec timeout{0, static_cast<long>(sleep_ns)};
-    pollfd fd{signals_.get(), POLLIN, 0};
-    if (ppoll(&fd, 1, &timeout, nullptr) == 1) return;
+    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
+    if (ppoll(fds, options_.supervised ? 2 : 1, &timeout, nullptr) <= 0)
+      continue;
+    if (fds[0].revents != 0) return;
+    char ignored[256];
+    if (fds[1].revents != 0 &&
+        read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0)
+      return;
   }
 }
 
@@ -378,6 +391,20 @@ uint64_t Recorder::LeftOut() const {
     count += __atomic_load_n(&loader_->cpu_states()[cpu].switches_left_out,
                              __ATOMIC_RELAXED);
   return count;
+}
+
+void Recorder::TellSupervisor() const {
+  char line[96];
+  const int size = std::snprintf(
+      line, sizeof(line), "%llu %llu %llu\n",
+      static_cast<unsigned long long>(drain_->recorded()),
+      static_cast<unsigned long long>(LostRows()),
+      static_cast<unsigned long long>(writer_->bytes_written()));
+  pollfd fd{STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&fd, 1, 0) != 1 || (fd.revents & POLLOUT) == 0) return;
+  if (write(STDOUT_FILENO, line, static_cast<size_t>(size)) < 0) {
+    // Its standard input says whether the supervisor has gone.
+  }
 }
 
 void Recorder::ShowStatus(uint64_t now) {

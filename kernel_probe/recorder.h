@@ -8,8 +8,10 @@
 
 namespace ingero::kernel_probe {
 
-// Records until the duration is over, or SIGINT, SIGTERM or SIGHUP. Talks on
-// stderr. An error means that nothing (more) could be recorded.
+// Records until the duration is over, or SIGINT, SIGTERM or SIGHUP, or
+// (supervised) until standard input ends: so also when its supervisor is
+// killed. Talks on stderr; supervised, also a line of counts a second on stdout,
+// "SWITCHES LOST BYTES"; one that finds no room there is left out. An error means that nothing (more) could be recorded.
 Status Record(const Options& options);
 
 }  // namespace ingero::kernel_probe
