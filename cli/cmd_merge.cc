@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/command.h"
+#include "cli/merging.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/render/layout.h"
@@ -92,17 +93,6 @@ void OnStop(int number) {
   raise(number);  // SA_RESETHAND: ends the process when this returns
 }
 
-void StopOnSignals() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before{}, action{};
-    sigaction(number, nullptr, &before);
-    if (before.sa_handler == SIG_IGN) continue;  // as nohup wants it
-    action.sa_handler = OnStop;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(number, &action, nullptr);
-  }
-}
-
 void PrintSummary(const merge::MergeOptions& options,
                   const merge::MergeSummary& s, size_t unmerged,
                   const Io& io) {
@@ -134,6 +124,28 @@ void PrintSummary(const merge::MergeOptions& options,
 
 }  // namespace
 
+void StopMergeOnSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before{}, action{};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;  // as nohup wants it
+    action.sa_handler = OnStop;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+Result<merge::MergeSummary> MergeWithProgress(
+    merge::MergeOptions options, const std::vector<merge::Recording>& recordings,
+    const Io& io) {
+  Progress progress(io);
+  options.progress = [&](const std::string& stage, double fraction,
+                         uint64_t events) {
+    progress.Update(stage, fraction, events);
+  };
+  return merge::Merge(options, recordings);
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -154,17 +166,6 @@ std::string TimeOfDay() {
   localtime_r(&now, &local);
   return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min,
                      local.tm_sec);
-}
-
-Result<merge::MergeSummary> MergeWithProgress(
-    merge::MergeOptions options, const std::vector<merge::Recording>& recordings,
-    const Io& io) {
-  Progress progress(io);
-  options.progress = [&](const std::string& stage, double fraction,
-                         uint64_t events) {
-    progress.Update(stage, fraction, events);
-  };
-  return merge::Merge(options, recordings);
 }
 
 // Merges again and again until no writer of the recording is left.
@@ -259,7 +260,7 @@ int RunMerge(const Args& args, const Io& io) {
   size_t unmerged = 0;  // of the earlier ones
   for (size_t i = 0; i + 1 < recordings.size(); ++i)
     unmerged += !recordings[i].merged;
-  StopOnSignals();
+  StopMergeOnSignals();
   const Result<merge::MergeSummary> summary =
       follow ? Follow(options, io)
              : MergeWithProgress(options, recordings, io);

@@ -14,6 +14,9 @@ int RunHelp(const Args& args, const Io& io);
 int RunVersion(const Args& args, const Io& io);
 
 constexpr Command kCommands[] = {
+    {"run", "record a program from both sides, and say why it starves",
+     RunRun},
+    {"trace", "record what runs already, for a time or until Ctrl-C", RunTrace},
     {"merge", "join what was recorded into a store that can be asked",
      RunMerge},
     {"explain", "say why the GPU was starved, and what to do about it",
@@ -53,10 +56,10 @@ void PrintOverview(const Io& io) {
   text +=
       "\n"
       "From the program to the answer:\n"
-      "  LD_PRELOAD=libingero_cuda.so python3 train.py   record CUDA calls\n"
-      "  sudo ingero-kprobe                              second terminal: "
-      "record\n"
-      "                                                  the scheduler\n"
+      "  ingero run python3 train.py      records, merges and explains\n"
+      "The same by hand, in two terminals:\n"
+      "  sudo ingero-kprobe                              the scheduler\n"
+      "  LD_PRELOAD=libingero_cuda.so python3 train.py   CUDA calls\n"
       "  ingero merge && ingero explain\n"
       "\n"
       "'ingero COMMAND --help' has the options and examples of a command.\n"

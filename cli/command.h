@@ -35,6 +35,8 @@ struct Command {
 
 std::span<const Command> Commands();
 
+int RunRun(const Args& args, const Io& io);
+int RunTrace(const Args& args, const Io& io);
 int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
 int RunDiff(const Args& args, const Io& io);

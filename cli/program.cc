@@ -24,21 +24,29 @@ bool IsFile(const std::string& path) {
   return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
 }
 
-Result<std::array<Fd, 2>> MakePipe() {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return Status::Errno("pipe", errno);
-  return std::array<Fd, 2>{Fd(fds[0]), Fd(fds[1])};
-}
-
 }  // namespace
 
-Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
-                                 const std::vector<std::string>& environment,
-                                 unsigned seconds) {
-  INGERO_ASSIGN_OR_RETURN(auto out, MakePipe());
-  INGERO_ASSIGN_OR_RETURN(auto err, MakePipe());
+Result<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return Status::Errno("pipe", errno);
+  return Pipe{Fd(fds[0]), Fd(fds[1])};
+}
+
+int ExitStatusOf(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                  : WEXITSTATUS(wait_status);
+}
+
+int WaitForProgram(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  return ExitStatusOf(status);
+}
+
+Result<pid_t> StartProgram(const std::vector<std::string>& argv,
+                           const StartOptions& options) {
   // Written only where it cannot be executed.
-  INGERO_ASSIGN_OR_RETURN(auto failed, MakePipe());
+  INGERO_ASSIGN_OR_RETURN(Pipe failed, MakePipe());
   std::vector<char*> words;
   for (const std::string& word : argv)
     words.push_back(const_cast<char*>(word.c_str()));
@@ -47,23 +55,50 @@ Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
   const pid_t child = fork();
   if (child < 0) return Status::Errno("fork", errno);
   if (child == 0) {
-    dup2(out[1].get(), STDOUT_FILENO);
-    dup2(err[1].get(), STDERR_FILENO);
-    for (const std::string& entry : environment) {
+    if (options.own_group) setpgid(0, 0);
+    if (options.in >= 0) dup2(options.in, STDIN_FILENO);
+    if (options.out >= 0) dup2(options.out, STDOUT_FILENO);
+    if (options.err >= 0) dup2(options.err, STDERR_FILENO);
+    for (const std::string& entry : options.environment) {
       const size_t equals = entry.find('=');
       setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
     }
-    alarm(seconds);
-    execv(words[0], words.data());
+    if (options.signal_mask != nullptr)
+      sigprocmask(SIG_SETMASK, options.signal_mask, nullptr);
+    alarm(options.seconds);
+    execvp(words[0], words.data());
     const int error = errno;
-    (void)!write(failed[1].get(), &error, sizeof(error));
+    (void)!write(failed.write.get(), &error, sizeof(error));
     _exit(127);
   }
-  for (auto* pipe : {&out, &err, &failed}) (*pipe)[1].reset();
+  failed.write.reset();
+  int error = 0;
+  ssize_t n;
+  do {
+    n = read(failed.read.get(), &error, sizeof(error));
+  } while (n < 0 && errno == EINTR);
+  if (n != sizeof(error)) return child;
+  WaitForProgram(child);
+  return Status::Errno("starting " + argv[0], error);
+}
+
+Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
+                                 const std::vector<std::string>& environment,
+                                 unsigned seconds) {
+  INGERO_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  INGERO_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  StartOptions options;
+  options.environment = environment;
+  options.out = out.write.get();
+  options.err = err.write.get();
+  options.seconds = seconds;
+  INGERO_ASSIGN_OR_RETURN(const pid_t child, StartProgram(argv, options));
+  out.write.reset();
+  err.write.reset();
 
   ProgramResult result;
-  std::array<pollfd, 2> fds{pollfd{out[0].get(), POLLIN, 0},
-                            pollfd{err[0].get(), POLLIN, 0}};
+  std::array<pollfd, 2> fds{pollfd{out.read.get(), POLLIN, 0},
+                            pollfd{err.read.get(), POLLIN, 0}};
   std::string* texts[] = {&result.out, &result.err};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
@@ -77,13 +112,7 @@ Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
         fds[i].fd = -1;
     }
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  int error = 0;
-  if (read(failed[0].get(), &error, sizeof(error)) == sizeof(error))
-    return Status::Errno("starting " + argv[0], error);
-  result.exit_status =
-      WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exit_status = WaitForProgram(child);
   return result;
 }
 
@@ -103,14 +132,22 @@ std::string ShimBesideUs() {
 }
 
 std::string FindCompanion() {
-  const std::string name = "/ingero-kprobe";
-  if (std::string path = OwnFolder() + name; IsFile(path)) return path;
-  const char* path_variable = std::getenv("PATH");
-  std::istringstream folders(path_variable == nullptr ? "" : path_variable);
+  const std::string name = "ingero-kprobe";
+  if (std::string path = OwnFolder() + "/" + name; IsFile(path)) return path;
+  return FindInPath(name);
+}
+
+std::string FindInPath(const std::string& name) {
+  const auto runs = [](const std::string& path) {
+    return IsFile(path) && access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) return runs(name) ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/bin:/usr/bin" : path);
   for (std::string folder; std::getline(folders, folder, ':');)
-    if (std::string path = folder + name;
-        !folder.empty() && access(path.c_str(), X_OK) == 0)
-      return path;
+    if (std::string file = (folder.empty() ? "." : folder) + "/" + name;
+        !name.empty() && runs(file))
+      return file;
   return "";
 }
 

@@ -3,21 +3,46 @@
 #ifndef INGERO_CLI_PROGRAM_H_
 #define INGERO_CLI_PROGRAM_H_
 
+#include <signal.h>
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/status.h"
 
 namespace ingero::cli {
+
+// Both ends close on exec.
+struct Pipe {
+  Fd read, write;
+};
+Result<Pipe> MakePipe();
+
+struct StartOptions {
+  // "NAME=value", put over this process's own.
+  std::vector<std::string> environment;
+  int in = -1, out = -1, err = -1;  // -1: this process's own
+  bool own_group = false;  // out of reach of the terminal's Ctrl-C
+  const sigset_t* signal_mask = nullptr;  // else this thread's
+  unsigned seconds = 0;  // then it is ended with SIGALRM; 0: never
+};
+// argv[0] is looked up in PATH where it has no '/'. Errors: it could not be
+// started. Threads: none other may exist.
+Result<pid_t> StartProgram(const std::vector<std::string>& argv,
+                           const StartOptions& options);
+// Waits for its end. Its exit status; 128 + signal where one ended it.
+int WaitForProgram(pid_t pid);
+// Of what waitpid() tells.
+int ExitStatusOf(int wait_status);
 
 struct ProgramResult {
   int exit_status = 0;   // 128 + signal where one ended it
   std::string out, err;  // at most 1 MiB each, the rest is dropped
 };
 
-// argv[0] is a path, not looked up in PATH. `environment` ("NAME=value") is put
-// over this process's own. After `seconds` it is ended with SIGALRM.
-// Threads: none other may exist. Errors: it could not be started.
+// Starts it, waits for its end and takes what it prints.
 Result<ProgramResult> RunProgram(const std::vector<std::string>& argv,
                                  const std::vector<std::string>& environment,
                                  unsigned seconds);
@@ -29,6 +54,8 @@ inline constexpr const char* kShim = "libingero_cuda.so";
 // Where an installation or a build tree has them, "" where they are not.
 std::string ShimBesideUs();
 std::string FindCompanion();  // beside us, else in PATH
+// The file that execvp() would take for `name`, "" = none.
+std::string FindInPath(const std::string& name);
 
 }  // namespace ingero::cli
 

@@ -103,7 +103,8 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-// Why a process that the companion saw has no stream.
+}  // namespace
+
 std::string WhyNotRecorded(uint64_t seen) {
   if (seen & INGERO_CUDA_SHIM_MAPPED) {
     if (seen & INGERO_CUDA_DISABLED)
@@ -133,8 +134,6 @@ std::string WhyNotRecorded(uint64_t seen) {
   return "LD_PRELOAD=libingero_cuda.so was not in its environment when it was "
          "started (sudo, env -i and job launchers clear it)";
 }
-
-}  // namespace
 
 size_t ProcessCoverage::hooked() const {
   std::set<std::string> names;

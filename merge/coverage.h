@@ -84,6 +84,9 @@ std::string LeftOut(const std::string& choice);
 std::string CoverageSentence(const ProcessCoverage& coverage,
                              const analysis::Process& process);
 
+// Why a process without a stream has none: bits of enum ingero_cuda_process.
+std::string WhyNotRecorded(uint64_t seen);
+
 // "13.0.96" of "libcudart.so.13.0.96"; "" where the name has none.
 std::string VersionOfLibrary(const std::string& file_name);
 

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records with both recorders around a command (run) or a time (trace), merges
+// and explains.
+//
+// The command gets its standard streams, process group, signal mask and
+// environment as if it had been started without us, but for LD_PRELOAD and
+// INGERO_DIR. Ours goes to stderr.
+#include <errno.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+#include "base/trace_dir.h"
+#include "cli/command.h"
+#include "cli/companion.h"
+#include "cli/live_calls.h"
+#include "cli/merging.h"
+#include "cli/options.h"
+#include "cli/process_watch.h"
+#include "cli/program.h"
+#include "cli/render/layout.h"
+#include "cli/render/words.h"
+#include "cli/time_window.h"
+#include "merge/coverage.h"
+#include "merge/trace_reader.h"
+#include "wire/wire.h"
+
+namespace ingero::cli {
+namespace {
+
+constexpr const char* kRunHelp =
+    "Record a program from both sides (its CUDA calls, and the scheduler as root\n"
+    "or through sudo), then merge and say why the GPU was starved. The program\n"
+    "runs as without us; its children are recorded with it. All that ingero says\n"
+    "goes to stderr.\n";
+
+constexpr const char* kRunExamples =
+    "Examples:\n"
+    "  ingero run python3 train.py --epochs 1\n"
+    "  ingero run torchrun --nproc-per-node 4 train.py\n"
+    "  ingero run -o 1.store -- ./server     then: ingero explain --db 1.store\n"
+    "  ingero run --cuda-only python3 train.py                 without root\n"
+    "  ingero run --quiet make bench && ingero explain --json\n"
+    "\n"
+    "Ctrl-C and SIGTERM end the program, not the recording of it. Exit status:\n"
+    "the program's (128 + signal where one ended it); 126 it cannot be run,\n"
+    "127 it is not there, 2 wrong usage, 1 nothing can be recorded.";
+
+constexpr const char* kTraceHelp =
+    "Record the scheduler for a time or until Ctrl-C, then merge and explain.\n"
+    "Programs that run with LD_PRELOAD=libingero_cuda.so write their calls to the\n"
+    "same folder, and are in it. Needs root, or sudo.\n";
+
+constexpr const char* kTraceExamples =
+    "Examples:\n"
+    "  sudo ingero trace --duration 60s\n"
+    "  ingero trace --duration 5m --pid 4242    until 4242 ends, at most 5 min;\n"
+    "                                           explains that one\n"
+    "  ingero trace                             until Ctrl-C";
+
+constexpr const char* kWithout =
+    "only CUDA calls are recorded, so who held the CPUs and why threads slept "
+    "will not be known: ";
+
+constexpr Ns kLook = kMillisecond * 250;
+// Where the program speaks on the same terminal, whole lines now and then.
+constexpr Ns kLineInPlace = kSecond, kLineBetween = kSecond * 10;
+// An ingero-kprobe of somebody else writes what it has twice a second.
+constexpr Ns kOthersFlush = kSecond;
+constexpr size_t kNamesShown = 8;
+constexpr int kNotFound = 127, kNotRunnable = 126;  // as a shell has it
+
+Ns Now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Ns(int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec);
+}
+
+struct Options {
+  std::string command;  // "run" or "trace"
+  std::string dir, output;
+  bool quiet = false, cuda_only = false;
+  Ns duration;  // 0: until told to end
+  uint32_t pid = 0;
+  Args program;
+};
+
+// ---- signals ------------------------------------------------------------------
+
+// Those that ask a program to end or do something, as a batch system sends
+// them. Read from a descriptor while the program runs.
+constexpr int kForwarded[] = {SIGINT,  SIGTERM, SIGHUP,
+                              SIGQUIT, SIGUSR1, SIGUSR2};
+
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : kForwarded) sigaddset(&set, number);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  // From here on they do to this process what they did before.
+  void Restore() {
+    if (!fd_.valid()) return;
+    // What came while there was nothing left to pass it on to.
+    while (Next()) continue;
+    fd_.reset();
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  ~Signals() { Restore(); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int fd() const { return fd_.get(); }
+  const sigset_t& before() const { return before_; }
+  std::optional<signalfd_siginfo> Next() const {
+    signalfd_siginfo info;
+    if (read(fd_.get(), &info, sizeof(info)) != sizeof(info))
+      return std::nullopt;
+    return info;
+  }
+
+ private:
+  Fd fd_;
+  sigset_t before_{};
+};
+
+// ---- one recording --------------------------------------------------------------
+
+class Session {
+ public:
+  Session(const Options& options, const Io& io)
+      : options_(options), io_(io), begin_(Now()), calls_(options.dir) {}
+
+  // Says why not, where the kernel side can't be recorded.
+  bool StartKernelSide();
+  // Until the program, the time or the process has ended. The exit status.
+  int Record(const std::string& program, const std::string& shim);
+  // False: there is no store.
+  bool MergeAndExplain();
+
+ private:
+  void Say(const std::string& line) const {
+    PrintError(io_, options_.command, line);
+  }
+  // The program's exit status, once there is one.
+  std::optional<int> OnSignal(const signalfd_siginfo& info);
+  void ShowLine(Ns now);
+  void EndLine();
+  void PrintProcesses(const merge::TraceReader& trace) const;
+
+  const Options& options_;
+  const Io& io_;
+  Ns begin_, end_;
+  std::optional<Companion> companion_;
+  bool kernel_by_others_ = false;
+  LiveCalls calls_;
+  std::optional<ProcessWatch> watch_;
+  pid_t child_ = -1;
+  bool told_to_end_ = false;
+  // Of the live line.
+  Ns line_at_;
+  bool line_shown_ = false;
+  uint64_t shown_calls_ = 0, shown_switches_ = 0;
+};
+
+bool Session::StartKernelSide() {
+  if (options_.cuda_only) return true;
+  if (CompanionRecordsInto(options_.dir)) {
+    kernel_by_others_ = true;
+    Say("an ingero-kprobe records into " + options_.dir +
+        " already; this uses what it records");
+    return true;
+  }
+  const bool may_ask = isatty(STDIN_FILENO) == 1 && io_.err_is_terminal;
+  auto started = Companion::Start(options_.dir, may_ask);
+  if (!started.ok()) {
+    Say((options_.command == "run" ? kWithout : "") +
+        started.status().message());
+    return false;
+  }
+  companion_.emplace(std::move(*started));
+  return true;
+}
+
+std::optional<int> Session::OnSignal(const signalfd_siginfo& info) {
+  const int number = static_cast<int>(info.ssi_signo);
+  if (number != SIGCHLD) {
+    if (child_ < 0) {
+      told_to_end_ = true;
+    } else if (info.ssi_code != SI_KERNEL ||
+               (number != SIGINT && number != SIGQUIT)) {
+      // Else the terminal has sent it to the program, too.
+      kill(child_, number);
+    }
+    return std::nullopt;
+  }
+  int status = 0;
+  if (child_ < 0 || waitpid(child_, &status, WNOHANG) != child_)
+    return std::nullopt;
+  return ExitStatusOf(status);
+}
+
+int Session::Record(const std::string& program, const std::string& shim) {
+  Signals signals;
+  Fd pidfd;
+  if (!program.empty()) {
+    const char* given = getenv("LD_PRELOAD");
+    std::string preload = given == nullptr ? "" : given;
+    // Behind what is there: some (ASan) insist on being the first.
+    if (preload.find(kShim) == std::string::npos)
+      preload += (preload.empty() ? "" : ":") + shim;
+    StartOptions start;
+    start.environment = {"LD_PRELOAD=" + preload,
+                         "INGERO_DIR=" + options_.dir};
+    start.signal_mask = &signals.before();
+    auto started = StartProgram(options_.program, start);
+    if (!started.ok()) {
+      Say(started.status().message());
+      return kNotRunnable;
+    }
+    child_ = *started;
+    watch_.emplace(child_, Now());
+  } else if (options_.pid != 0) {
+    pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, options_.pid, 0)));
+    told_to_end_ = !pidfd.valid();  // it has ended meanwhile
+  }
+
+  int exit_status = kDone;
+  Ns look_at = Now();
+  const Ns deadline = options_.duration > Ns{0} ? begin_ + options_.duration
+                                                : Ns(INT64_MAX);
+  for (bool ended = false; !ended;) {
+    const Ns now = Now();
+    if (now >= look_at) {
+      if (companion_) {
+        companion_->Listen();
+        if (companion_->ended() && options_.command == "trace") break;
+      }
+      if (watch_) watch_->Look(now);
+      ShowLine(now);
+      look_at = now + kLook;
+    }
+    if (now >= deadline || told_to_end_) break;
+    const Ns wait = std::min(look_at, deadline) - now;
+    pollfd fds[] = {{signals.fd(), POLLIN, 0}, {pidfd.get(), POLLIN, 0}};
+    if (poll(fds, 2, static_cast<int>(wait.value / 1'000'000) + 1) <= 0)
+      continue;
+    while (const auto info = signals.Next())
+      if (const auto status = OnSignal(*info)) {
+        exit_status = *status;
+        ended = true;
+      }
+    if (fds[1].revents != 0) ended = true;  // its process has ended
+  }
+  end_ = Now();
+  child_ = -1;
+  if (watch_) watch_->LookAtAll(end_);
+  EndLine();
+  return exit_status;
+}
+
+void Session::ShowLine(Ns now) {
+  if (options_.quiet || !io_.err_is_terminal) return;
+  const bool in_place = !io_.out_is_terminal || options_.program.empty();
+  const Ns between = in_place ? kLineInPlace : kLineBetween;
+  const Ns since = now - (line_at_ == Ns{0} ? begin_ : line_at_);
+  if (since < between) return;
+  calls_.Look();
+  const CompanionCounts kernel =
+      companion_ ? companion_->counts() : CompanionCounts();
+  const double seconds = static_cast<double>(since.value) / 1e9;
+  const auto rate = [&](uint64_t count, uint64_t* shown) {
+    const double per_second =
+        static_cast<double>(count - std::min(count, *shown)) / seconds;
+    *shown = count;
+    return FormatCount(static_cast<uint64_t>(per_second));
+  };
+  std::string line = fmt::format(
+      "{:.0f} s  {} CUDA calls/s of {}",
+      static_cast<double>((now - begin_).value) / 1e9,
+      rate(calls_.calls(), &shown_calls_),
+      FormatCounted(calls_.processes(), "process", "processes"));
+  if (companion_)
+    line += fmt::format("  {} switches/s",
+                        rate(kernel.switches, &shown_switches_));
+  line += fmt::format("  {} lost", FormatCount(kernel.lost + calls_.lost()));
+  line = "ingero: " + line;
+  Write(io_.err, "\r\x1b[K" + Ellipsize(line, io_.columns - 1) +
+                     (in_place ? "" : "\n"));
+  std::fflush(io_.err);
+  line_shown_ = in_place;
+  line_at_ = now;
+}
+
+void Session::EndLine() {
+  if (line_shown_) Write(io_.err, "\r\x1b[K");
+  std::fflush(io_.err);
+  line_shown_ = false;
+}
+
+// ---- what came of it ----------------------------------------------------------
+
+// "bash/12, sh/13 and 4 more".
+std::string Named(const std::vector<std::string>& names) {
+  std::string text;
+  const size_t shown = std::min(names.size(), kNamesShown);
+  for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > shown)
+    text += fmt::format(" and {} more", FormatCount(names.size() - shown));
+  return text;
+}
+
+std::string NameOf(const std::string& comm, uint32_t pid) {
+  return fmt::format("{}/{}", comm.empty() ? "process" : comm, pid);
+}
+
+void Session::PrintProcesses(const merge::TraceReader& trace) const {
+  Page page(io_.columns, io_.err_is_terminal && !io_.no_color);
+  const auto fact = [&](std::string_view label, const std::string& text) {
+    page.Labeled(label, SanitizeForTerminal(text, 1 << 16), 0, 12, 2);
+  };
+  std::map<analysis::ProcessIndex, Ns> began;
+  for (const merge::StoredStream& s : trace.streams())
+    if (!s.kernel && s.process != analysis::kNone)
+      began.emplace(s.process, s.span.begin);
+
+  const std::vector<WatchedProcess> watched =
+      watch_ ? watch_->processes() : std::vector<WatchedProcess>();
+  std::set<uint32_t> pids;
+  for (const WatchedProcess& p : watched) pids.insert(p.pid);
+  // Of a trace, everybody is.
+  const auto ours = [&](analysis::ProcessIndex p) {
+    for (int depth = 0; depth < 64 && p < trace.processes().size(); ++depth) {
+      if (pids.contains(trace.processes()[p].pid)) return true;
+      p = trace.processes()[p].parent;
+    }
+    return !watch_;
+  };
+
+  std::vector<merge::ProcessCoverage> all = merge::ReadCoverage(trace);
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.calls > b.calls;
+  });
+  std::vector<std::string> recorded, others;
+  std::set<uint32_t> told;
+  std::map<std::string, std::vector<std::string>> missing;  // by reason
+  for (const merge::ProcessCoverage& c : all) {
+    const analysis::Process& process = trace.processes()[c.process];
+    const std::string name = NameOf(process.name, process.pid);
+    if (c.recorded) {
+      told.insert(process.pid);
+      (began[c.process] >= begin_ ? recorded : others)
+          .push_back(fmt::format("{} ({})", name,
+                                 FormatCounted(c.calls, "call", "calls")));
+    } else if (!c.shim_mapped && ours(c.process)) {
+      told.insert(process.pid);
+      missing[c.not_recorded].push_back(name);
+    }
+  }
+  std::vector<std::string> silent, brief, alive;
+  for (const WatchedProcess& p : watched) {
+    const std::string name = NameOf(p.comm, p.pid);
+    if (p.alive) alive.push_back(name);
+    if (!told.insert(p.pid).second) continue;
+    if (p.looked_at && p.maps.shim)
+      silent.push_back(name);
+    else if (p.looked_at)
+      missing[merge::WhyNotRecorded(p.bits)].push_back(name);
+    else if (p.hidden)
+      missing["another user's, or with raised privileges, where the loader "
+              "drops LD_PRELOAD"]
+          .push_back(name);
+    else
+      brief.push_back(name);
+  }
+
+  fact("recorded", recorded.empty() ? "no process made a CUDA call"
+                                    : Named(recorded));
+  if (!others.empty())
+    fact("", "and, begun before: " + Named(others));
+  if (!silent.empty())
+    fact("no call", Named(silent) + ": with the shim, but made no CUDA call");
+  for (const auto& [reason, names] : missing)
+    fact("not seen", Named(names) + ": " + reason);
+  if (!brief.empty())
+    fact("too brief", Named(brief) + ": ended before they could be looked at");
+  if (!alive.empty())
+    fact("still runs", Named(alive) +
+                           "; 'ingero merge' adds what is recorded from now on");
+  Write(io_.err, page.text());
+}
+
+bool Session::MergeAndExplain() {
+  if (companion_)
+    for (const std::string& line : companion_->Stop())
+      Say("ingero-kprobe: " + line);
+  if (kernel_by_others_) {
+    const timespec flush{kOthersFlush.value / 1'000'000'000, 0};
+    nanosleep(&flush, nullptr);
+  }
+
+  std::vector<std::string> problems;
+  const std::vector<merge::Recording> recordings =
+      merge::ListRecordings({options_.dir}, &problems);
+  const merge::Recording* ours = nullptr;
+  Interval span;
+  for (const merge::Recording& r : recordings) {
+    bool overlaps = false;
+    Ns first(INT64_MAX);
+    for (const merge::StreamInfo& s : r.streams) {
+      overlaps |= s.span.end >= begin_;
+      if (!s.span.empty()) first = std::min(first, s.span.begin);
+    }
+    if (overlaps) {
+      ours = &r;
+      span = {first, end_};
+    }
+  }
+  if (ours == nullptr) {
+    Say(problems.empty()
+            ? "nothing was recorded: the program made no CUDA call that can be "
+              "seen. One that is setuid or static, or is started with "
+              "LD_PRELOAD cleared (sudo, env -i) is not seen either"
+            : "nothing can be merged: " + problems[0]);
+    return false;
+  }
+  merge::MergeOptions merge;
+  merge.dirs = {options_.dir};
+  merge.recording = ours->id;
+  merge.output = options_.output;
+  merge.wait = true;
+  const auto merged = MergeWithProgress(merge, recordings, io_);
+  if (!merged.ok()) {
+    Say(merged.status().message());
+    return false;
+  }
+  auto trace = merge::OpenTrace(merged->store_path);
+  if (!trace.ok()) {
+    Say(trace.status().message());
+    return false;
+  }
+  if (!options_.quiet) PrintProcesses(**trace);
+  Page page(io_.columns, io_.err_is_terminal && !io_.no_color);
+  page.Labeled("store",
+               fmt::format("{} ({})", SanitizeForTerminal(merged->store_path),
+                           FormatBytes(merged->store_bytes)),
+               0, 12);
+  Write(io_.err, page.text());
+  if (options_.quiet) return true;
+
+  Args args = {"--db", merged->store_path};
+  // What others recorded before is in the same recording.
+  if (span.begin + kSecond < begin_)
+    args.insert(args.end(),
+                {"--since", fmt::format("{}ms", ((end_ - begin_).value /
+                                                 1'000'000) + 1)});
+  if (options_.pid != 0)
+    args.insert(args.end(), {"--pid", std::to_string(options_.pid)});
+  Io io = io_;
+  io.out = io_.err;
+  io.out_is_terminal = io_.err_is_terminal;
+  Write(io.out, "\n");
+  return RunExplain(args, io) == kDone;
+}
+
+// ---- the command line -----------------------------------------------------------
+
+void AddOptions(CLI::App* app, Options* o) {
+  app->add_option("--dir", o->dir,
+                  "Folder to record into. Default: $INGERO_DIR, else\n"
+                  "~/.local/state/ingero")
+      ->type_name("DIR");
+  app->add_option("-o,--output", o->output,
+                  "Store to write. Default: beside the streams")
+      ->type_name("PATH");
+  app->add_flag("-q,--quiet", o->quiet,
+                "No live line, list of processes or report");
+}
+
+// Makes the folder, its path absolute. A status to exit with where it can't.
+std::optional<int> PrepareFolder(Options* o, const Io& io) {
+  TraceDir dir = DefaultTraceDir();
+  if (!o->dir.empty()) {
+    std::error_code error;
+    dir.path = std::filesystem::absolute(o->dir, error).lexically_normal();
+    while (dir.path.size() > 1 && dir.path.back() == '/') dir.path.pop_back();
+    // One that is there keeps its owner, where we may write to it at all.
+    struct stat st;
+    if (geteuid() == 0 && stat(dir.path.c_str(), &st) == 0) {
+      dir.uid = st.st_uid;
+      dir.gid = st.st_gid;
+    }
+  }
+  if (Status made = CreateTraceDir(dir); !made.ok()) {
+    PrintError(io, o->command, made.message());
+    return kFailed;
+  }
+  o->dir = dir.path;
+  return std::nullopt;
+}
+
+// Where the program's own words begin: behind "--", or at the first word that
+// is no option of ours nor the value of one.
+size_t ProgramAt(const CLI::App& app, const Args& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--" || !args[i].starts_with("-") || args[i] == "-")
+      return i;
+    const CLI::Option* option = app.get_option_no_throw(args[i]);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+  return args.size();
+}
+
+}  // namespace
+
+int RunRun(const Args& args, const Io& io) {
+  Options o;
+  o.command = "run";
+  CLI::App app(kRunHelp, "ingero run");
+  app.footer(kRunExamples);
+  AddOptions(&app, &o);
+  app.add_flag("--cuda-only", o.cuda_only,
+               "Do not record the scheduler, nor ask sudo");
+  // For the help: what is parsed ends where it begins.
+  std::string unused;
+  app.add_option("PROGRAM", unused,
+                 "The program to run, with its arguments; '--' may\n"
+                 "stand before it")
+      ->type_name("");
+  const size_t at = ProgramAt(app, args);
+  const auto words = args.begin() + static_cast<ptrdiff_t>(at);
+  if (auto status = Parse(app, Args(args.begin(), words), io)) return *status;
+  o.program.assign(words + (at < args.size() && args[at] == "--"), args.end());
+  if (o.program.empty() || o.program[0].empty())
+    return UsageError(io, "run",
+                      "say what to run, for example: ingero run python3 "
+                      "train.py");
+  const std::string shim = ShimBesideUs();
+  if (shim.empty() || shim.find_first_of(": ") != std::string::npos) {
+    PrintError(io, "run",
+               shim.empty() ? std::string(kShim) +
+                                  " is not beside ingero: install it again, "
+                                  "whole"
+                            : shim + " cannot be named in LD_PRELOAD: install "
+                                     "ingero in a folder without blank or "
+                                     "colon in its name");
+    return kFailed;
+  }
+  const std::string program = FindInPath(o.program[0]);
+  if (program.empty()) {
+    const bool there = o.program[0].find('/') != std::string::npos &&
+                       access(o.program[0].c_str(), F_OK) == 0;
+    PrintError(io, "run",
+               o.program[0] + (there ? ": is no program that can be run"
+                                     : ": there is no such program"));
+    return there ? kNotRunnable : kNotFound;
+  }
+  if (auto status = PrepareFolder(&o, io)) return *status;
+
+  // Where it is ignored, nobody would tell us of the program's end.
+  std::signal(SIGCHLD, SIG_DFL);
+  Session session(o, io);
+  session.StartKernelSide();
+  const int status = session.Record(program, shim);
+  StopMergeOnSignals();
+  session.MergeAndExplain();
+  return status;
+}
+
+int RunTrace(const Args& args, const Io& io) {
+  Options o;
+  o.command = "trace";
+  std::string duration, pid;
+  CLI::App app(kTraceHelp, "ingero trace");
+  app.footer(kTraceExamples);
+  app.add_option("--duration", duration,
+                 "End after this time. Default: at Ctrl-C")
+      ->type_name("TIME");
+  app.add_option("--pid", pid,
+                 "Explain this process and its workers; end when\n"
+                 "it ends")
+      ->type_name("PID");
+  AddOptions(&app, &o);
+  if (auto status = Parse(app, args, io)) return *status;
+  if (!duration.empty()) {
+    auto parsed = ParseDuration(duration);
+    if (!parsed.ok())
+      return UsageError(io, "trace",
+                        "--duration: " + parsed.status().message());
+    o.duration = *parsed;
+  }
+  if (!pid.empty()) {
+    const auto [end, error] =
+        std::from_chars(pid.data(), pid.data() + pid.size(), o.pid);
+    if (error != std::errc() || end != pid.data() + pid.size() || o.pid == 0)
+      return UsageError(io, "trace",
+                        fmt::format("--pid: '{}' is not a PID, such as 4242",
+                                    pid));
+    if (kill(static_cast<pid_t>(o.pid), 0) != 0 && errno == ESRCH) {
+      PrintError(io, "trace", fmt::format("there is no process {}", pid));
+      return kFailed;
+    }
+  }
+  if (auto status = PrepareFolder(&o, io)) return *status;
+
+  std::signal(SIGCHLD, SIG_DFL);
+  Session session(o, io);
+  if (!session.StartKernelSide()) return kFailed;
+  session.Record("", "");
+  StopMergeOnSignals();
+  return session.MergeAndExplain() ? kDone : kFailed;
+}
+
+}  // namespace ingero::cli

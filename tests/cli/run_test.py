@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`ingero run` and `ingero trace`: the program runs as without them (status,
+output, signals), and what it did is recorded, merged and explained.
+
+  run_test.py --ingero I --program P [--kprobe K] RunTest|CompanionTest
+"""
+import argparse
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+OPTIONS = None
+SKIP = 77
+NOBODY = 65534
+# Ends by SIGTERM or Ctrl-C, as told, after a CUDA program in it has ended.
+SLEEPER = ("import signal, sys, subprocess\n"
+           "def end(number, frame):\n"
+           "    print('got', number, flush=True)\n"
+           "    sys.exit(5)\n"
+           "for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:\n"
+           "    signal.signal(number, end)\n"
+           "subprocess.run([{program!r}, '--steps', '20'],\n"
+           "               stdout=subprocess.DEVNULL)\n"
+           "print('ready', flush=True)\n"
+           "while True:\n"
+           "    signal.pause()\n")
+
+
+class RunCase(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="ingero-run-test-", dir="/var/tmp")
+        os.chmod(self.dir, 0o755)
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.trace = os.path.join(self.dir, "trace")
+        self.started = []
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
+        self.env["INGERO_DIR"] = self.trace
+
+    def tearDown(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+            for pipe in (p.stdin, p.stdout, p.stderr):
+                if pipe:
+                    pipe.close()
+
+    def ingero(self, *args, status=0, before=(), ingero=None, **env):
+        done = subprocess.run([*before, ingero or OPTIONS.ingero, *args],
+                              env={**self.env, **env}, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=180)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def start(self, *args, **options):
+        p = subprocess.Popen(args, env=self.env, text=True,
+                             stdin=subprocess.DEVNULL, **options)
+        self.started.append(p)
+        return p
+
+    def words(self, text):
+        return " ".join(text.split())
+
+    def report(self, *args):
+        return json.loads(self.ingero("explain", "--json", *args).stdout)
+
+    def sleeper(self):
+        return [sys.executable, "-c", SLEEPER.format(program=OPTIONS.program)]
+
+
+class RunTest(RunCase):
+    """Without the kernel side, which needs root."""
+
+    def run_it(self, *args, **more):
+        return self.ingero("run", "--cuda-only", *args, **more)
+
+    def test_records_merges_and_explains(self):
+        done = self.run_it(OPTIONS.program, "--steps", "30")
+        # Its standard output is its own.
+        self.assertRegex(done.stdout, r"(?m)^starved_loader: pid \d+, 30 ")
+        self.assertNotIn("Verdict", done.stdout)
+        pid = re.search(r"pid (\d+)", done.stdout)[1]
+        text = self.words(done.stderr)
+        self.assertRegex(text, rf"recorded starved_loader/{pid} \([\d,]+ calls")
+        self.assertRegex(text, r"no call (demo_worker/\d+,? )+")
+        self.assertIn("Verdict", text)
+        # What was shown is what the store says.
+        report = self.report()
+        self.assertIn(self.words(report["verdict"]).split(".")[0], text)
+        calls = re.search(r"\(([\d,]+) calls", text)[1].replace(",", "")
+        rows = self.ingero("query", "--format", "csv",
+                           "SELECT count(*) FROM calls").stdout.split()
+        self.assertEqual(rows[-1], calls)
+
+    def test_quiet_and_output(self):
+        store = os.path.join(self.dir, "mine.store")
+        done = self.run_it("-q", "-o", store, "--", OPTIONS.program, "--steps",
+                           "10")
+        self.assertRegex(done.stderr, r"^store +\S+mine\.store \([^\n]+\)\n$")
+        self.assertTrue(self.report("--db", store)["processes"])
+
+    def test_the_exit_status_is_the_programs(self):
+        self.assertIn("nothing was recorded",
+                      self.run_it("sh", "-c", "exit 7", status=7).stderr)
+        self.run_it("sh", "-c", "kill -9 $$", status=128 + 9)
+        self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; exit 3",
+                    status=3)
+
+    def test_what_cannot_be_run_is_told_before_anything_starts(self):
+        for status, name, says in (
+                (127, "no_such_program", "there is no such program"),
+                (127, "./no/such", "there is no such program"),
+                (126, "/etc/passwd", "is no program that can be run"),
+                (126, "/tmp", "is no program that can be run")):
+            done = self.run_it(name, status=status)
+            self.assertEqual(done.stderr, f"ingero run: {name}: {says}\n")
+        self.assertFalse(os.path.exists(self.trace))
+        # It has the right to run, and is no program.
+        broken = os.path.join(self.dir, "broken")
+        with open(broken, "w") as f:
+            f.write("#!/no/such/interpreter\n")
+        os.chmod(broken, 0o755)
+        done = self.run_it(broken, status=126)
+        self.assertIn("starting " + broken, done.stderr)
+
+    def test_usage(self):
+        for args, says in (([], "say what to run"),
+                           (["--cuda-only", "--"], "say what to run"),
+                           ([""], "say what to run"),
+                           (["--cuda-olny", "true"], "--cuda-only"),
+                           (["--dir"], "--dir needs a value")):
+            done = self.ingero("run", *args, status=2)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(says, done.stderr)
+        # Options of the program are the program's.
+        done = self.run_it("echo", "--dir", "-o", "--", "--help")
+        self.assertEqual(done.stdout, "--dir -o -- --help\n")
+
+    def test_a_preload_that_is_there_is_kept(self):
+        shim = os.path.normpath(os.path.join(
+            os.path.dirname(OPTIONS.ingero), "../lib/libingero_cuda.so"))
+        show = ["sh", "-c", "echo $LD_PRELOAD"]
+        self.assertEqual(self.run_it(*show).stdout, shim + "\n")
+        self.assertEqual(
+            self.run_it(*show, LD_PRELOAD="libm.so.6").stdout,
+            f"libm.so.6:{shim}\n")
+        own = f"{shim} libm.so.6"
+        self.assertEqual(self.run_it(*show, LD_PRELOAD=own).stdout, own + "\n")
+
+    def test_who_lacks_the_shim_is_named_with_the_reason(self):
+        # The loop is there for the watch, which looks four times a second.
+        done = self.run_it("sh", "-c",
+                           f"{OPTIONS.program} --steps 10; env -i sleep 2; "
+                           "sleep 1")
+        text = self.words(done.stderr)
+        self.assertRegex(text, r"recorded starved_loader/\d+ \(")
+        self.assertRegex(text, r"not seen sleep/\d+: LD_PRELOAD=libingero_cuda"
+                               r".so was not in its environment")
+        self.assertRegex(text, r"no call [^:]*\bsh/\d+[^:]*: with the shim, "
+                               r"but made no CUDA call")
+
+    def test_children_that_live_on_are_named(self):
+        done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
+                           "sleep 3 >/dev/null 2>&1 & sleep 0.7; exit 0")
+        self.assertRegex(self.words(done.stderr), r"still runs .*sleep/\d+")
+
+    def test_a_signal_sent_to_it_reaches_the_program(self):
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
+            p = self.start(OPTIONS.ingero, "run", "--cuda-only",
+                           *self.sleeper(), stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+            self.assertEqual(p.stdout.readline(), "ready\n")
+            p.send_signal(number)
+            out, err = p.communicate(timeout=60)
+            self.assertEqual(p.returncode, 5, err)
+            self.assertEqual(out, f"got {int(number)}\n")
+            self.assertIn("recorded    starved_loader/", err)
+            self.assertIn("Verdict", err)
+
+    def test_on_a_terminal(self):
+        """Ctrl-C is the program's, once; a live line is shown meanwhile."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(OPTIONS.ingero, [OPTIONS.ingero, "run", "--cuda-only",
+                                       *self.sleeper()], self.env)
+        text, told = b"", False
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 1)[0]:
+                try:
+                    part = os.read(terminal, 65536)
+                except OSError:  # all have closed it
+                    break
+                text += part
+            # The first line comes after ten seconds.
+            if b"CUDA calls/s of 1 process" in text and not told:
+                told = True
+                os.write(terminal, b"\x03")
+        # Where it is not over by now: the terminal goes, and tells it so.
+        os.close(terminal)
+        status = os.waitpid(pid, 0)[1]
+        text = text.decode()
+        self.assertTrue(told, text)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 5, text)
+        self.assertEqual(text.count("got 2"), 1, text)
+        self.assertIn("Verdict", text)
+
+    def test_without_a_shim_beside_it(self):
+        alone = shutil.copy(OPTIONS.ingero, self.dir)
+        done = self.ingero("run", "true", status=1, ingero=alone)
+        self.assertIn("install it again", done.stderr)
+        blank = os.path.join(self.dir, "a b")
+        for folder in "bin", "lib":
+            os.makedirs(os.path.join(blank, folder))
+        shutil.copy(os.path.join(os.path.dirname(OPTIONS.ingero),
+                                 "../lib/libingero_cuda.so"),
+                    os.path.join(blank, "lib"))
+        moved = shutil.copy(OPTIONS.ingero, os.path.join(blank, "bin"))
+        done = self.ingero("run", "true", status=1, ingero=moved)
+        self.assertIn("without blank or colon", done.stderr)
+        # Any other place is as good as that where it was built.
+        plain = os.path.join(self.dir, "ab")
+        os.rename(blank, plain)
+        done = self.ingero("run", "--cuda-only", "-q", OPTIONS.program,
+                           "--steps", "10", ingero=os.path.join(plain, "bin", "ingero"))
+        self.assertIn("store", done.stderr)
+
+    def test_the_folder(self):
+        done = self.run_it("true", status=1, INGERO_DIR="/proc/none")
+        self.assertEqual(done.stderr.count("\n"), 1)
+        os.chdir(self.dir)
+        self.addCleanup(os.chdir, "/")
+        self.run_it("--dir", "rel/ative", OPTIONS.program, "--steps", "10")
+        self.assertTrue([f for f in os.listdir(self.dir + "/rel/ative")
+                         if f.endswith(".store")])
+
+
+class CompanionTest(RunCase):
+    def kernel_streams(self):
+        return [f for f in os.listdir(self.trace) if f.startswith("kernel-")]
+
+    def companions(self):
+        lock = os.path.join(self.trace, "ingero-kprobe.lock")
+        with open(lock) as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def test_both_sides(self):
+        done = self.ingero("run", OPTIONS.program, "--steps", "60")
+        self.assertNotIn("only CUDA calls", done.stderr)
+        self.assertEqual(len(self.kernel_streams()), 1)
+        self.assertFalse(self.companions())
+        rows = self.ingero("query", "--format", "csv",
+                           "SELECT count(*) > 100 FROM switches").stdout
+        self.assertEqual(rows.split()[-1], "1")
+        pid = int(re.search(r"pid (\d+)", done.stdout)[1])
+        report = self.report()
+        self.assertIn(pid, [p["pid"] for p in report["processes"]])
+
+    def test_the_programs_signals_are_not_the_companions(self):
+        """Ctrl-C goes to the whole foreground group of a terminal."""
+        p = self.start(OPTIONS.ingero, "run", *self.sleeper(),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       start_new_session=True)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        os.killpg(p.pid, signal.SIGINT)
+        out, err = p.communicate(timeout=120)
+        self.assertEqual(p.returncode, 5, err)
+        self.assertNotIn("ended with status", err)
+        rows = self.ingero("query", "--format", "csv",
+                           "SELECT count(*) FROM switches").stdout
+        self.assertGreater(int(rows.split()[-1]), 100)
+
+    def test_killed_it_leaves_whole_streams_and_no_companion(self):
+        p = self.start(OPTIONS.ingero, "run", *self.sleeper(),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        self.assertTrue(self.companions())
+        p.kill()
+        deadline = time.monotonic() + 30
+        while self.companions():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        # The program lives on, as it would without.
+        self.ingero("merge")
+        rows = self.ingero("query", "--format", "csv",
+                           "SELECT count(*) FROM switches").stdout
+        self.assertGreater(int(rows.split()[-1]), 100)
+        os.kill(int(re.search(r"pid=(\d+)", subprocess.run(
+            ["sh", "-c", f"for p in /proc/[0-9]*; do tr '\\0' ' ' "
+             f"<$p/environ 2>/dev/null | grep -q 'INGERO_DIR={self.trace} ' "
+             f"&& echo pid=${{p#/proc/}}; done"], capture_output=True,
+            text=True).stdout)[1]), signal.SIGTERM)
+
+    def test_one_that_records_already_is_used(self):
+        ready = os.path.join(self.dir, "ready")
+        kprobe = self.start(OPTIONS.kprobe, "--dir", self.trace,
+                            "--ready-file", ready, stderr=subprocess.PIPE)
+        while not os.path.exists(ready):
+            self.assertIsNone(kprobe.poll())
+            time.sleep(0.02)
+        done = self.ingero("run", OPTIONS.program, "--steps", "30")
+        self.assertIn("this uses what it records", done.stderr)
+        self.assertIn("Verdict", done.stderr)
+        self.assertEqual(len(self.kernel_streams()), 1)
+        self.assertTrue(self.companions())
+        kprobe.send_signal(signal.SIGINT)
+        kprobe.communicate(timeout=60)
+        self.assertEqual(kprobe.returncode, 0)
+
+    def test_without_rights(self):
+        """One line says what is lost; the rest is as ever."""
+        os.mkdir(self.trace)
+        os.chown(self.trace, NOBODY, NOBODY)
+        drop = [shutil.which("setpriv"), "--reuid", str(NOBODY), "--regid", str(NOBODY),
+                "--clear-groups", "--inh-caps=-all"]
+        fake = os.path.join(self.dir, "bin")
+        os.mkdir(fake)
+        cases = [(None, "there is no sudo"),
+                 ("exit 1", "no terminal to ask")]
+        # One that lets it, and gives no rights: the companion's own words.
+        cases.append(('shift 2; exec "$@"', "not permitted to load BPF"))
+        for script, says in cases:
+            sudo = os.path.join(fake, "sudo")
+            if script:
+                with open(sudo, "w") as f:
+                    f.write(f"#!/bin/sh\n{script}\n")
+                os.chmod(sudo, 0o755)
+            done = self.ingero("run", OPTIONS.program, "--steps", "10",
+                               before=drop, PATH=f"{fake}:/nowhere")
+            first = done.stderr.split("\n")[0]
+            self.assertIn("only CUDA calls are recorded", first)
+            self.assertIn(says, first)
+            self.assertIn("Verdict", done.stderr)
+        done = self.ingero("trace", "--duration", "1s", before=drop, status=1,
+                           PATH="/nowhere")
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("there is no sudo", done.stderr)
+
+    def test_trace(self):
+        shim = os.path.join(os.path.dirname(OPTIONS.ingero),
+                            "../lib/libingero_cuda.so")
+        self.env["LD_PRELOAD"] = shim
+        program = self.start(OPTIONS.program, "--steps", "1000",
+                             stdout=subprocess.PIPE)
+        del self.env["LD_PRELOAD"]
+        # Its first calls can take a second on a busy machine.
+        while not os.path.exists(self.trace) or not os.listdir(self.trace):
+            self.assertIsNone(program.poll())
+            time.sleep(0.05)
+        done = self.ingero("trace", "--duration", "2s")
+        self.assertRegex(self.words(done.stderr),
+                         rf"recorded .*starved_loader/{program.pid} \(")
+        self.assertIn("Verdict", done.stderr)
+        program.terminate()
+        # Ctrl-C ends it as well, and the end of the process that it is for.
+        for end in "signal", "process":
+            target = self.start("sleep", "600")
+            p = self.start(OPTIONS.ingero, "trace", "--pid", str(target.pid),
+                           stderr=subprocess.PIPE)
+            while not os.path.exists(self.trace) or not self.companions():
+                self.assertIsNone(p.poll())
+                time.sleep(0.05)
+            if end == "signal":
+                p.send_signal(signal.SIGINT)
+            else:
+                target.kill()
+                target.wait()
+            p.communicate(timeout=120)
+            self.assertFalse(self.companions())
+
+    def test_trace_usage(self):
+        for args, status, says in ((["--duration", "60"], 2, "60s"),
+                                   (["--pid", "x"], 2, "4242"),
+                                   (["--pid", "4194305"], 1, "no process"),
+                                   (["true"], 2, "'true'")):
+            done = self.ingero("trace", *args, status=status)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(says, done.stderr)
+
+
+def main():
+    global OPTIONS
+    parser = argparse.ArgumentParser()
+    for option in ("ingero", "program"):
+        parser.add_argument("--" + option, required=True)
+    parser.add_argument("--kprobe")
+    OPTIONS, rest = parser.parse_known_args()
+    if any("CompanionTest" in word for word in rest):
+        here = os.path.dirname(os.path.abspath(__file__))
+        why = subprocess.run(
+            [sys.executable, os.path.join(here, "../can_load_bpf.py")],
+            capture_output=True, text=True).stdout.strip()
+        if why:
+            print("SKIP: " + why)
+            return SKIP
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
