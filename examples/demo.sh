@@ -36,82 +36,25 @@ INGERO_DIR=${INGERO_DEMO_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/ingero-demo.XXXXXX")}
 mkdir -p "$INGERO_DIR"
 export INGERO_DIR
 
-# ---- the kernel side ----------------------------------------------------
-ready=$INGERO_DIR/ready
-kprobe_log=$INGERO_DIR/kprobe.log
-kprobe=
-stop_kprobe() {
-  [ -n "$kprobe" ] || return 0
-  local pid=$kprobe
-  kprobe=
-  # sudo passes the signal on to ingero-kprobe.
-  kill -INT "$pid" 2>/dev/null ||
-    command sudo -n kill -INT "$pid" 2>/dev/null || true
-  wait "$pid" || true
-}
-trap stop_kprobe EXIT
-
-say "2. Record the kernel side (scheduling, page allocations)"
-as_root=()
-why=
-if ! command -v ingero-kprobe >/dev/null 2>&1; then
-  why="ingero-kprobe was not built (see \"Left out\" above)"
-elif [ "$(id -u)" != 0 ]; then
-  if command sudo -n true 2>/dev/null ||
-    { [ -t 0 ] && command -v sudo >/dev/null 2>&1 && command sudo true; }; then
-    # Asked for above, so that no question appears in the background.
-    as_root=(command sudo)
-  else
-    why="neither root nor sudo"
-  fi
-fi
-if [ -z "$why" ]; then
-  show "sudo ingero-kprobe"
-  # sudo drops INGERO_DIR, hence --dir.
-  "${as_root[@]}" "$(command -v ingero-kprobe)" --dir "$INGERO_DIR" \
-    --ready-file "$ready" </dev/null >"$kprobe_log" 2>&1 &
-  kprobe=$!
-  for _ in $(seq 100); do
-    if [ -e "$ready" ] || ! kill -0 "$kprobe" 2>/dev/null; then break; fi
-    sleep 0.1
-  done
-  if [ -e "$ready" ]; then
-    echo "recording"
-  else
-    stop_kprobe
-    why=$(tail -n 1 "$kprobe_log")
-  fi
-fi
-if [ -n "$why" ]; then
-  echo "Only the CUDA side is recorded: $why"
-fi
-
-# ---- the workload -------------------------------------------------------
 if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1 &&
   python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \
     2>/dev/null; then
   workload=(python3 "$root/examples/benchmark.py")
-  say "3. Record examples/benchmark.py on this machine's GPU"
+  say "2. Record examples/benchmark.py on this machine's GPU, and explain"
 else
   workload=(starved_loader)
-  say "3. Record examples/starved_loader.cc (no GPU and PyTorch here:" \
-    "simulated CUDA)"
+  say "2. Record examples/starved_loader.cc (no GPU and PyTorch here:" \
+    "simulated CUDA), and explain"
 fi
-show "LD_PRELOAD=libingero_cuda.so ${workload[*]} $*"
+show "ingero run ${workload[*]} $*"
 status=0
-LD_PRELOAD=libingero_cuda.so "${workload[@]}" "$@" || status=$?
-stop_kprobe
+ingero run "${workload[@]}" "$@" || status=$?
 if [ "$status" != 0 ]; then
   echo "demo: the workload failed with exit status $status" >&2
   exit 1
 fi
 
-# ---- the answer ---------------------------------------------------------
-say "4. Join both sides and explain"
-show "ingero merge && ingero explain"
-ingero merge && ingero explain
-
-say "5. The same, process by process"
+say "3. The same, process by process"
 show "ingero explain --per-process"
 ingero explain --per-process
 
@@ -123,9 +66,6 @@ Next, in this shell or another:
   ingero explain --since 1s        only the end of it
   ingero explain --json            for programs
   ingero list                      what has been recorded
-For a program of your own, in two terminals and without INGERO_DIR:
-  sudo ingero-kprobe
-  LD_PRELOAD=libingero_cuda.so python3 your_program.py
-then
-  ingero merge && ingero explain
+For a program of your own, without INGERO_DIR:
+  ingero run python3 your_program.py
 END
