@@ -62,20 +62,6 @@ std::string ForPeople(const Value& value) {
   return "-";
 }
 
-std::string Csv(const Value& value) {
-  if (const auto* number = std::get_if<int64_t>(&value))
-    return std::to_string(*number);
-  if (const auto* real = std::get_if<double>(&value))
-    return fmt::format("{}", *real);
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    if (text->find_first_of("\",\r\n") == std::string::npos) return *text;
-    std::string quoted = "\"";
-    for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
-  }
-  return "";
-}
-
 nlohmann::ordered_json Json(const Value& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return *number;
   if (const auto* real = std::get_if<double>(&value)) return *real;
@@ -89,15 +75,13 @@ class Printer {
 
   void Columns(const std::vector<std::string>& names) {
     names_ = names;
-    if (format_ == "csv") {
-      std::vector<Value> header(names.begin(), names.end());
-      Line(header);
-    }
+    if (format_ == "csv")
+      Write(io_.out, CsvLine({names.begin(), names.end()}));
   }
   bool Row(const std::vector<Value>& row) {
     ++rows_;
     if (format_ == "csv") {
-      Line(row);
+      Write(io_.out, CsvLine(row));
     } else if (format_ == "jsonl") {
       nlohmann::ordered_json object;
       for (size_t i = 0; i < row.size(); ++i) object[names_[i]] = Json(row[i]);
@@ -149,13 +133,6 @@ class Printer {
   }
 
  private:
-  void Line(const std::vector<Value>& row) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += (i > 0 ? "," : "") + Csv(row[i]);
-    Write(io_.out, line + "\n");
-  }
-
   std::string format_;
   const Io& io_;
   std::vector<std::string> names_;

@@ -12,6 +12,20 @@
 namespace ingero::cli {
 namespace {
 
+std::string Csv(const query::Value& value) {
+  if (const auto* number = std::get_if<int64_t>(&value))
+    return std::to_string(*number);
+  if (const auto* real = std::get_if<double>(&value))
+    return fmt::format("{}", *real);
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (text->find_first_of("\",\r\n") == std::string::npos) return *text;
+    std::string quoted = "\"";
+    for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + "\"";
+  }
+  return "";
+}
+
 using query::Type;
 using query::Value;
 
@@ -50,6 +64,13 @@ void WriteBuffer(std::FILE* out, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string CsvLine(const std::vector<query::Value>& row) {
+  std::string line;
+  for (size_t i = 0; i < row.size(); ++i)
+    line += (i > 0 ? "," : "") + Csv(row[i]);
+  return line + "\n";
+}
 
 void ColumnWriter::Begin(const std::vector<std::string>& names,
                          const std::vector<std::optional<Type>>& types) {

@@ -27,6 +27,9 @@
 
 namespace ingero::cli {
 
+// With its line break; RFC 4180, but that lines end as they do here.
+std::string CsvLine(const std::vector<query::Value>& row);
+
 class ColumnWriter {
  public:
   explicit ColumnWriter(std::FILE* out) : out_(out) {}

@@ -39,6 +39,7 @@ int RunRun(const Args& args, const Io& io);
 int RunTrace(const Args& args, const Io& io);
 int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
+int RunReport(const Args& args, const Io& io);
 int RunDiff(const Args& args, const Io& io);
 int RunStats(const Args& args, const Io& io);
 int RunList(const Args& args, const Io& io);

@@ -83,4 +83,22 @@ bool FinishOutput(const Io& io, std::string_view where) {
   return false;
 }
 
+Status WriteOutput(const std::string& path, const Io& io,
+                   const std::function<Status(std::FILE*)>& write) {
+  if (path == "-") return write(io.out);
+  const std::string part = path + ".part";
+  std::FILE* file = std::fopen(part.c_str(), "we");
+  if (file == nullptr) return Status::Errno(part, errno);
+  Status status = write(file);
+  const bool failed = std::ferror(file) != 0;
+  const int error = errno;
+  const bool closed = std::fclose(file) == 0;
+  if (status.ok() && (failed || !closed))
+    status = Status::Errno("write " + part, failed ? error : errno);
+  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0)
+    status = Status::Errno("name it " + path, errno);
+  if (!status.ok()) unlink(part.c_str());
+  return status;
+}
+
 }  // namespace ingero::cli

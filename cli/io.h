@@ -5,8 +5,11 @@
 #define INGERO_CLI_IO_H_
 
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <string_view>
+
+#include "base/status.h"
 
 namespace ingero::cli {
 
@@ -32,6 +35,11 @@ void PrintError(const Io& io, std::string_view where, std::string_view message);
 // Flushes io.out. False, after saying so, where what was written did not
 // arrive (a full disk).
 bool FinishOutput(const Io& io, std::string_view where);
+
+// Has `write` write to a file beside `path` that takes its place once it is
+// whole; "-": to io.out.
+Status WriteOutput(const std::string& path, const Io& io,
+                   const std::function<Status(std::FILE*)>& write);
 
 }  // namespace ingero::cli
 

@@ -1167,6 +1167,9 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
           Coverage(n), Streams(n)};
 }
 
+const char* NameOf(analysis::Reason reason) { return ReasonName(reason); }
+const char* NameOf(analysis::FeedState state) { return FeedName(state); }
+
 const char* StateName(analysis::ThreadState state) {
   using enum analysis::ThreadState;
   switch (state) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/attribution.h"
 #include "analysis/trace.h"
 #include "query/table.h"
 
@@ -22,6 +23,8 @@ std::span<const View> StoreViews();
 
 // "running", "runnable", ...: as columns have them.
 const char* StateName(analysis::ThreadState state);
+const char* NameOf(analysis::Reason reason);
+const char* NameOf(analysis::FeedState state);
 
 }  // namespace ingero::query
 

@@ -208,7 +208,7 @@ class ExportTest(unittest.TestCase):
         out = os.path.join(self.folder.name, "none")
         for args, status, word in (
                 (("--db", OPTIONS.store), 2, "-o"),
-                (("--db", OPTIONS.store, "-o", out, "--format", "csv"), 2,
+                (("--db", OPTIONS.store, "-o", out, "--format", "xml"), 2,
                  "parquet"),
                 (("--db", "/nowhere", "-o", out), 1, "/nowhere"),
                 (("--db", OPTIONS.store, "-o", out, "--tables", "x"), 1,
