@@ -34,6 +34,14 @@ constexpr double kSparse = 0.25;
 constexpr int64_t kMaxBridged = 10;
 // Of the starved time, unknown without a word on the confidence.
 constexpr double kUnseenShare = 0.01;
+// A call that is stalled by a load may have begun so long before it; so far
+// apart, loads are looked at together; so many calls are looked up at most.
+constexpr Ns kStallReach{1'000'000'000};
+constexpr int kMostStalls = 2000;
+// Processes that are born or end so close together do so in one go; between
+// the end of the last and the birth of the next, the program may do other
+// things.
+constexpr Ns kOneAfterAnother{500'000'000}, kEndToBirth{20'000'000};
 // Counters that are read once a second: so far around the window, there is one.
 constexpr Ns kSampleReach{1'100'000'000};
 // Interrupts on a CPU below this share of the window are not worth a line.
@@ -233,10 +241,13 @@ class Builder {
     for (Interval span : source_.trace().kernel_spans())
       kernel = kernel || span.Overlaps(report_.window);
     auto cursor = source_.Paths(report_.window);
+    std::map<ProcessIndex, std::vector<Interval>> loads;
     PathCell cell;
     while (cursor->Next(&cell)) {
       Work* w = Of(cell.process);
       if (w == nullptr) continue;
+      if (cell.reason == Reason::kColdStart && cell.func != kNone)
+        loads[cell.process].push_back(cell.range);
       (cell.certainty == Certainty::kKnown ? w->facts.known
                                            : w->facts.possible) += cell.time;
       if (cell.reason == Reason::kThrottled) w->facts.throttled += cell.time;
@@ -247,6 +258,8 @@ class Builder {
     const double gpu_utilization = Samples();
     for (Work& w : work_) {
       ShortLived(&w.facts);
+      if (kernel) Stalls(loads[w.facts.process], &w.facts);
+      Replaced(&w.facts);
       w.facts.has_kernel = kernel;
       if (kernel) Unscheduled(&w);
       w.facts.gpu_utilization = gpu_utilization;
@@ -265,6 +278,107 @@ class Builder {
     }
     if (facts->short_lived.size() < kManyShortLives)
       facts->short_lived.clear();
+  }
+
+  // Calls in which other threads slept while code was loaded, until the thread
+  // that loaded it woke them. Who starts up itself waits for its own sake.
+  void Stalls(std::vector<Interval> loads, ProcessFacts* facts) const {
+    std::sort(loads.begin(), loads.end(), [](Interval a, Interval b) {
+      return a.begin < b.begin;
+    });
+    const Context context(report_, *facts);
+    int looked_up = 0;
+    for (size_t i = 0; i < loads.size();) {
+      Interval range = loads[i];
+      for (; i < loads.size() && loads[i].begin <= range.end + kStallReach; ++i)
+        range.end = std::max(range.end, loads[i].end);
+      auto splits = source_.Splits({range.begin - kStallReach, range.end});
+      for (CallSplit s; looked_up < kMostStalls && splits->Next(&s);) {
+        if (s.process != facts->process || s.sleeping <= Ns(0) ||
+            s.waker == kNone || s.waker == s.thread ||
+            !context.IsOwn(s.waker))
+          continue;
+        Stall stall;
+        stall.range = {s.begin, s.begin + s.running + s.runnable + s.sleeping +
+                                    s.io + s.unknown};
+        stall.range = stall.range.Clip(range);
+        stall.waiter = s.thread;
+        stall.func = s.func;
+        std::vector<Stall>& list = facts->stalled_by[s.waker];
+        // What another one's sleep, or the call around this one, has counted.
+        if (!list.empty())
+          stall.range.begin =
+              std::max(stall.range.begin, list.back().range.end);
+        if (stall.range.empty()) continue;
+        ++looked_up;
+        auto calls = source_.trace().Calls(s.process,
+                                           {s.begin, s.begin + Ns(1)});
+        bool starts_up = true;
+        for (Call call; starts_up && calls->Next(&call);)
+          if (call.thread == s.thread && call.func == s.func)
+            starts_up = call.first_use || call.first_call;
+        if (!starts_up) list.push_back(stall);
+      }
+    }
+  }
+
+  // Loader processes that all ended, each with status 0, before others of their
+  // name were born.
+  void Replaced(ProcessFacts* facts) const {
+    struct Life {
+      Ns begin, end;
+      ProcessIndex process;
+    };
+    const Context context(report_, *facts);
+    std::map<std::string, std::vector<Life>> by_name;
+    for (ProcessIndex p = 0; p < report_.processes.size(); ++p) {
+      const Process& x = report_.processes[p];
+      const Ns end = x.exited.value_or(Ns(INT64_MAX));
+      if (!x.has_cuda && x.first_seen > report_.span.begin &&
+          report_.window.Contains(x.first_seen) &&
+          end - x.first_seen >= kShortLife &&
+          context.Descends(p, facts->process))
+        by_name[x.name].push_back({x.first_seen, end, p});
+    }
+    for (auto& [name, lives] : by_name) {
+      std::stable_sort(lives.begin(), lives.end(),
+                       [](const Life& a, const Life& b) {
+                         return a.begin < b.begin;
+                       });
+      Replacements r;
+      r.name = name;
+      const auto add = [&r](Ns begin, Ns end, Ns most) {
+        if (begin < end && end - begin <= most) r.ranges.push_back({begin, end});
+      };
+      std::vector<Ns> ends;  // of those before
+      bool well = true;
+      for (size_t i = 0; i < lives.size();) {
+        Ns last_end = lives[i].end;
+        size_t next = i;
+        for (; next < lives.size() && (next == i || lives[next].begin < last_end);
+             ++next)
+          last_end = std::max(last_end, lives[next].end);
+        if (!ends.empty() && well) {
+          ++r.count;
+          for (size_t e = 1; e < ends.size(); ++e)
+            add(ends[e - 1], ends[e], kOneAfterAnother);
+          add(ends.back(), lives[i].begin, kEndToBirth);
+          for (size_t b = i + 1; b < next; ++b)
+            add(lives[b - 1].begin, lives[b].begin, kOneAfterAnother);
+        }
+        ends.clear();
+        well = true;
+        for (; i < next; ++i) {
+          r.workers.insert(lives[i].process);
+          ends.push_back(lives[i].end);
+          const Process& x = report_.processes[lives[i].process];
+          well = well && x.exited && x.exit_code && *x.exit_code == 0;
+        }
+        std::sort(ends.begin(), ends.end());
+      }
+      if (r.count >= kManyReplacements && r.count > facts->replacements.count)
+        facts->replacements = std::move(r);
+    }
   }
 
   // CPU quotas; returns the mean GPU utilisation, below 0 = not measured.
@@ -1006,8 +1120,8 @@ class Builder {
     for (const std::string& probe : skipped_probes_)
       if (probe.starts_with("sched_waking:"))
         for (const char* cause : {"cpu-other-process", "cpu-oversubscribed",
-                                  "loader-oversubscribed", "lock-held",
-                                  "slow-wakeup", "upstream-wait"})
+                                  "lazy-load-stall", "loader-oversubscribed",
+                                  "lock-held", "slow-wakeup", "upstream-wait"})
           if (std::none_of(report_.findings.begin(), report_.findings.end(),
                            [&](const Finding& f) { return f.cause == cause; }))
             report_.not_evaluated.push_back(
@@ -1015,9 +1129,6 @@ class Builder {
     for (const ContextRule* rule : ContextRules())
       if (std::string why = rule->lacks(report_, kernel); !why.empty())
         report_.not_evaluated.push_back({rule->cause, std::move(why)});
-    // Known by name, judged by no rule of this version.
-    report_.not_evaluated.push_back(
-        {"lazy-load-stall", "no rule in this version"});
   }
 
   void SortFindings() {

@@ -7,14 +7,14 @@ std::span<const Rule* const> Rules() {
   // Order matters where two could take the same time: the more specific one
   // first. Whatever is left at the end is "unexplained".
   static constexpr const Rule* kRules[] = {
-      &kColdStartRule,         &kPageableCopyRule,
-      &kReclaimSwapRule,
+      &kLazyLoadStallRule,     &kColdStartRule,
+      &kPageableCopyRule,      &kReclaimSwapRule,
       &kMemoryFaultsRule,      &kCgroupQuotaRule,
       &kLoaderOversubscribedRule,&kCpuOversubscribedRule,
       &kCpuOtherProcessRule,   &kSlowWakeupRule,
       &kStorageBoundRule,
       &kIdleByChoiceRule,      &kUpstreamWaitRule,
-      &kForkStormRule,
+      &kForkStormRule,         &kWorkersReplacedRule,
       &kLoaderCpuBoundRule,    &kLockHeldRule,
       &kSyncStormRule,         &kAllocChurnRule,
       &kInProcessLoadingRule,  &kLaunchBoundRule,

@@ -17,6 +17,7 @@ extern const Rule kHostBoundRule;
 extern const Rule kIdleByChoiceRule;
 extern const Rule kInProcessLoadingRule;
 extern const Rule kLaunchBoundRule;
+extern const Rule kLazyLoadStallRule;
 extern const Rule kLoaderCpuBoundRule;
 extern const Rule kLoaderOversubscribedRule;
 extern const Rule kLockHeldRule;
@@ -28,6 +29,7 @@ extern const Rule kStorageBoundRule;
 extern const Rule kSyncStormRule;
 extern const Rule kUnexplainedRule;
 extern const Rule kUpstreamWaitRule;
+extern const Rule kWorkersReplacedRule;
 
 extern const ContextRule kGpuSharedRule;
 extern const ContextRule kGpuThrottledRule;

@@ -16,10 +16,27 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "analysis/report.h"
 
 namespace ingero::analysis {
+
+// A call in which `waiter` slept until another thread woke it that loaded code
+// for the GPU meanwhile.
+struct Stall {
+  Interval range;
+  ThreadIndex waiter = kNone;
+  FuncIndex func = kNone;
+};
+
+// All loader processes of a name ended, and new ones were started.
+struct Replacements {
+  size_t count = 0;
+  std::string name;
+  std::set<ProcessIndex> workers;
+  std::vector<Interval> ranges;  // from one's end or birth to the next's
+};
 
 // One starved process, before the rules are asked.
 struct ProcessFacts {
@@ -34,6 +51,9 @@ struct ProcessFacts {
   // Descendants that lived for less than kShortLife, where there were at least
   // kManyShortLives.
   std::set<ProcessIndex> short_lived;
+  // By who loaded; disjoint, by time.
+  std::map<ThreadIndex, std::vector<Stall>> stalled_by;
+  Replacements replacements;
   Interval used;  // first GPU work to last
   Ns throttled;  // starved meanwhile, waiting for CPU quota
   Ns unseen;     // of known and possible: Tally.unseen of all rules
@@ -44,6 +64,7 @@ struct ProcessFacts {
 
 inline constexpr Ns kShortLife{100'000'000};
 inline constexpr size_t kManyShortLives = 20;
+inline constexpr size_t kManyReplacements = 2;
 
 // What one rule took of one process.
 struct Tally {
