@@ -11,6 +11,7 @@
 #include "analysis/rules/rule.h"
 #include "analysis/steps.h"
 #include "analysis/syscalls.h"
+#include "base/shell_word.h"
 #include "base/tables.h"
 #include "base/text.h"
 
@@ -966,7 +967,9 @@ class Builder {
     }
     const std::string dump =
         "ingero dump " +
-        (report_.facts.store_path.empty() ? "DB" : report_.facts.store_path) +
+        (report_.facts.store_path.empty()
+             ? "DB"
+             : ShellWord(report_.facts.store_path)) +
         " --table path --from " + Seconds(window.begin - report_.span.begin) +
         " --to " + Seconds(window.end - report_.span.begin);
     bool first = true;

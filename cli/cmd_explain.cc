@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "analysis/report.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/asked.h"
@@ -38,17 +39,6 @@ struct Options {
   std::string color = "auto", format = "text";
   bool per_process = false, chains = false, json = false, all = false, strict = false;
 };
-
-// `text` as one word of a shell.
-std::string ShellWord(const std::string& text) {
-  static constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+:@%,";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos)
-    return text;
-  std::string word = "'";
-  for (char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
 
 // A store that had to be named here has to be named in the commands that show
 // the evidence, too.

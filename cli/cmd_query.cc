@@ -292,6 +292,15 @@ int RunQuery(const Args& args, const Io& io) {
   if (saying) Write(io.err, "\r\033[K");
   if (!status.ok()) {
     FinishOutput(io, "query");
+    const std::string& what = status.message();
+    if (what.starts_with("no such "))
+      status = Status::Error(
+          what + "; 'ingero query --schema' lists tables and columns");
+    else if (what.ends_with("syntax error") ||
+             what.ends_with("incomplete input"))
+      status = Status::Error(
+          what + "; the question is one SELECT, 'ingero query --help' has "
+                 "examples");
     return fail(status);
   }
   if (format != "columns") printer.Finish();

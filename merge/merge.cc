@@ -866,12 +866,7 @@ Result<MergeSummary> Merge(const MergeOptions& options,
 }
 
 Result<std::unique_ptr<TraceReader>> OpenTrace(const std::string& path) {
-  struct stat st;
-  if (stat(path.c_str(), &st) != 0)
-    return Status::Errno("open store " + path, errno);
-  const std::string data = StoreDataPath(path);
-  if (S_ISDIR(st.st_mode) && access(data.c_str(), F_OK) != 0)
-    return Status::Error(path + ": not a store: no data.mdb in this folder");
+  INGERO_ASSIGN_OR_RETURN(const std::string data, FindStoreData(path));
   auto reader = TraceReader::OpenToAsk(data);
   if (!reader.ok()) return reader.status();
   if ((*reader)->Fact("attributed") == 0)

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "wire/wire.h"
 
 namespace ingero::merge {
 namespace {
@@ -85,6 +86,18 @@ Status LmdbError(const std::string& verb, const std::string& path, int rc) {
   if (rc == ENOSPC) hint = "; free disk space or choose another -o";
   if (rc == ENOMEM) hint = "; more memory or address space is needed";
   return Status::Error(verb + " " + path + ": " + mdb_strerror(rc) + hint);
+}
+
+Status NoStore(const std::string& why) {
+  return Status::Error("not an ingero store: " + why +
+                       "; name one that `ingero merge` made (`ingero list` "
+                       "shows them)");
+}
+
+bool IsStream(std::string_view head) {
+  if (head.size() < sizeof(uint64_t)) return false;
+  const auto magic = LoadAt<uint64_t>(head, 0);
+  return magic == INGERO_MAGIC_CUDA || magic == INGERO_MAGIC_KERNEL;
 }
 
 }  // namespace
@@ -318,6 +331,19 @@ Result<std::unique_ptr<StoreFile>> StoreFile::Open(
   return file;
 }
 
+Result<std::string> FindStoreData(const std::string& path) {
+  struct stat st;
+  if (stat(path.c_str(), &st) != 0)
+    return Status::Error(Status::Errno("open store " + path, errno).message() +
+                         "; `ingero list` shows those there are");
+  const std::string data = StoreDataPath(path);
+  if (S_ISDIR(st.st_mode) && access(data.c_str(), F_OK) != 0)
+    return Status::Error(path +
+                         ": not a store: no data.mdb in this folder; `ingero "
+                         "list` shows the stores there are");
+  return data;
+}
+
 Status StoreFile::Walk() {
   if (size_ == 0) return Damaged("the file is empty");
   // Meta pages: page 0 and 1. The newer valid one rules. Page size is only
@@ -333,7 +359,11 @@ Status StoreFile::Walk() {
   };
   LmdbMeta first, second;
   if (!read_meta(0, &first))
-    return Status::Error("not an ingero store: no LMDB header");
+    return IsStream(head)
+               ? Status::Error("a stream of a recorder, not a store; `ingero "
+                               "merge` makes a store of it, `ingero dump` "
+                               "prints it")
+               : NoStore("no LMDB header");
   if (first.version != kLmdbVersion)
     return Status::Error("not an ingero store: LMDB data version " +
                          std::to_string(first.version) + ", this ingero reads " +
@@ -351,9 +381,9 @@ Status StoreFile::Walk() {
     return Damaged("it is cut off: " + std::to_string(size_) + " bytes of " +
                    std::to_string((meta.last_page + 1) * page_bytes));
   if (meta.main_db.flags != 0)
-    return Status::Error("not an ingero store: another program's database");
+    return NoStore("another program's database");
   if (meta.main_db.root == kNoPage || meta.main_db.entries == 0)
-    return Status::Error("not an ingero store: it holds no entries");
+    return NoStore("it holds no entries");
 
   // Depth first, in key order. Each page is visited at most once: a page seen
   // twice is a loop or a shared child.
@@ -419,8 +449,7 @@ Status StoreFile::Walk() {
     BlockRef ref;
     if (!DecodeKey(key, &ref))
       return blocks_.empty()
-                 ? Status::Error(
-                       "not an ingero store: another program's database")
+                 ? NoStore("another program's database")
                  : Damaged("a key has an impossible size");
     if (!previous_key.empty() && key <= previous_key)
       return Damaged("its keys are out of order");

@@ -57,6 +57,8 @@ bool DecodeKey(std::string_view key, BlockRef* ref);
 
 // The data file of a store given as its folder or as the file itself.
 std::string StoreDataPath(const std::string& path);
+// Likewise. Errors: there is none, and where to look for one.
+Result<std::string> FindStoreData(const std::string& path);
 
 // Coding and committing is done by a thread of the writer (BlockQueue), so that
 // who decodes streams and who writes the store use two cores.

@@ -513,10 +513,7 @@ Result<std::vector<TableSize>> MeasureStore(const StoreFile& file) {
 
 Result<StoreCheck> CheckStore(const std::string& path,
                               const UpkeepProgress& progress) {
-  struct stat st;
-  if (stat(path.c_str(), &st) != 0)
-    return Status::Errno("open store " + path, errno);
-  const std::string data = StoreDataPath(path);
+  INGERO_ASSIGN_OR_RETURN(const std::string data, FindStoreData(path));
   INGERO_ASSIGN_OR_RETURN(const auto file, StoreFile::Open(data));
   StoreCheck check;
   if (auto keys = file->VerifyKeys(); !keys.ok())

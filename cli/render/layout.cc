@@ -187,8 +187,22 @@ void Page::Labeled(std::string_view label, std::string_view text, int indent,
 }
 
 void Page::Command(std::string_view command, int indent) {
-  const std::vector<std::string> lines =
-      Wrap(command, columns_ - indent - 4, /*cut=*/false);
+  // A quoted word is one, whatever is in it.
+  constexpr char kQuotedBlank = '\x04';
+  std::string words(command);
+  bool quoted = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == '\\' && !quoted)
+      ++i;
+    else if (words[i] == '\'')
+      quoted = !quoted;
+    else if (words[i] == ' ' && quoted)
+      words[i] = kQuotedBlank;
+  }
+  std::vector<std::string> lines =
+      Wrap(words, columns_ - indent - 4, /*cut=*/false);
+  for (std::string& line : lines)
+    std::replace(line.begin(), line.end(), kQuotedBlank, ' ');
   for (size_t i = 0; i < lines.size(); ++i)
     Line(Padding(indent) +
          Toned(Tone::kDim, (i == 0 ? "$ " : "  ") + lines[i] +

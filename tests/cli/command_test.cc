@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -94,6 +95,48 @@ TEST_F(CommandTest, Version) {
     Outcome o = RunIt(args);
     EXPECT_EQ(o.status, kDone);
     EXPECT_EQ(o.out, "ingero " INGERO_VERSION "\n");
+  }
+}
+
+// A store that is none: one line, what and where, and what to do.
+TEST_F(CommandTest, BadStoresAreOneLineThatSaysWhatToDo) {
+  const std::string foreign = dir_ + "/notes.txt";
+  const std::string empty_folder = dir_ + "/run.store";
+  const std::string stream = dir_ + "/cuda-1-1.ingero";
+  std::ofstream(foreign) << "nothing of ours, but long enough for a header\n";
+  std::filesystem::create_directory(empty_folder);
+  ingero::testing::CudaStreamBuilder cuda(10, 1'000'000'000);
+  cuda.Name(1, "cudaFree", INGERO_LAYER_RUNTIME, INGERO_CLASS_FREE);
+  cuda.Call(10, 1, 1'000'000'000, 1'000);
+  cuda.Write(stream);
+  struct {
+    std::string path;
+    const char* says;
+    const char* todo;
+  } const stores[] = {{"/nope", "No such file", "ingero list"},
+                      {foreign, "not an ingero store", "ingero list"},
+                      {empty_folder, "no data.mdb", "ingero list"},
+                      {stream, "a stream", "ingero merge"}};
+  for (const auto& store : stores) {
+    const Args commands[] = {{"explain", "--db", store.path},
+                             {"stats", "--db", store.path},
+                             {"stats", "--coverage", "--db", store.path},
+                             {"timeline", "--db", store.path, "--pid", "1"},
+                             {"query", "--db", store.path, "SELECT 1"},
+                             {"mcp", "--db", store.path},
+                             {"diff", store.path, "/nope"},
+                             {"store", "info", store.path},
+                             {"store", "check", store.path}};
+    for (const Args& args : commands) {
+      const Outcome o = RunIt(args);
+      EXPECT_EQ(o.status, kFailed) << args[0];
+      ExpectOneLine(o, args);
+      for (const std::string& part :
+           {"ingero " + args[0] + ": ", store.path, std::string(store.says),
+            std::string(store.todo)})
+        EXPECT_NE(o.err.find(part), std::string::npos)
+            << args[0] << " " << store.path << ": " << o.err;
+    }
   }
 }
 

@@ -171,7 +171,8 @@ Report Oversubscribed() {
   e.unit = "ns";
   e.window = r.window;
   e.query =
-      "ingero dump /traces/run1.store --table path --from 0.120s --to 22.000s";
+      "ingero dump /traces/run1.store --table path --from 0.120s --to 22.000s "
+      "--db '/a  b/it'\\''s.store'";
   Evidence ratio;
   ratio.text = "Workers were runnable without a CPU 61 % of that time.";
   ratio.name = "runnable_share";
