@@ -375,6 +375,12 @@ Status StoreFile::Walk() {
   if (!read_meta(page_bytes, &second) || second.version != kLmdbVersion ||
       second.free_db.pad != page_bytes)
     return Damaged("its second header does not fit the first");
+  // Commits write them in turn. One with a wrong number would put the state of
+  // before the last commit in the place of the newest.
+  if (first.txn_id % 2 != 0 || second.txn_id % 2 != 1 ||
+      (first.txn_id > second.txn_id ? first.txn_id - second.txn_id
+                                    : second.txn_id - first.txn_id) != 1)
+    return Damaged("its two headers do not follow each other");
   const LmdbMeta& meta = second.txn_id > first.txn_id ? second : first;
   const uint64_t pages = size_ / page_bytes;
   if (meta.last_page >= pages)
