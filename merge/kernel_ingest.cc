@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/tables.h"
+#include "merge/block_joiner.h"
 #include "merge/row_cursor.h"
 #include "merge/switch_row.h"
 
@@ -493,66 +494,6 @@ Status PutFrom(const std::string& block, const TableSchema& schema,
   return writer->PutRows(&kept, owner);
 }
 
-// Small blocks, as the companion writes them of a CPU with little to do, joined
-// by table and owner: a few rows cost more bytes each than many, in their block
-// and in the store. Others stay as they are.
-class Joiner {
- public:
-  explicit Joiner(StoreWriter* writer) : writer_(writer) {}
-  Status Put(std::string block, const TableSchema& schema) {
-    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
-    Waiting& w = waiting_[{p.table, p.owner}];
-    // A newer writer's columns would be lost on the way through rows.
-    const bool small = p.rows < kJoinedRows / 2 &&
-                       p.raw_bytes < kJoinedBytes / 2 &&
-                       p.columns == schema.columns.size();
-    if (w.rows > 0 && (!small || w.rows + p.rows > kJoinedRows ||
-                       w.raw_bytes + p.raw_bytes > kJoinedBytes))
-      INGERO_RETURN_IF_ERROR(Flush(p.owner, &w));
-    if (!small) return writer_->PutBlock(std::move(block));
-    w.schema = &schema;
-    w.rows += p.rows;
-    w.raw_bytes += p.raw_bytes;
-    w.blocks.push_back(std::move(block));
-    return {};
-  }
-  Status Finish() {
-    for (auto& [key, w] : waiting_)
-      INGERO_RETURN_IF_ERROR(Flush(key.second, &w));
-    return {};
-  }
-
- private:
-  static constexpr size_t kJoinedRows = 4096;
-  static constexpr size_t kJoinedBytes = 1 << 20;  // before they are coded
-  struct Waiting {
-    const TableSchema* schema = nullptr;
-    std::vector<std::string> blocks;  // coded: they wait for long
-    size_t rows = 0, raw_bytes = 0;
-  };
-  Status Flush(uint32_t owner, Waiting* w) {
-    if (w->blocks.size() == 1) {
-      INGERO_RETURN_IF_ERROR(writer_->PutBlock(std::move(w->blocks.front())));
-    } else if (w->blocks.size() > 1) {
-      joined_.schema = w->schema;
-      joined_.Clear();
-      for (const std::string& block : w->blocks) {
-        INGERO_RETURN_IF_ERROR(DecodeBlock(block, *w->schema, &rows_));
-        for (size_t r = 0; r < rows_.size(); ++r)
-          joined_.Append(rows_.row(r),
-                         w->schema->has_text ? rows_.texts[r] : "");
-      }
-      INGERO_RETURN_IF_ERROR(writer_->PutRows(&joined_, owner));
-    }
-    *w = {};
-    return {};
-  }
-
-  StoreWriter* writer_;
-  std::map<std::pair<uint16_t, uint32_t>, Waiting> waiting_;
-  Rows rows_, joined_;
-};
-
 }  // namespace
 
 Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
@@ -560,7 +501,7 @@ Status IngestKernel(const std::vector<std::unique_ptr<KernelStream>>& streams,
                     KernelFacts* facts,
                     const std::function<void(double, uint64_t)>& progress) {
   std::vector<BlockRef> switches, tasks;
-  Joiner joiner(writer);
+  BlockJoiner joiner(writer);
   Chains chains;
   std::vector<int64_t> from(streams.size(), INT64_MIN);
   int64_t covered = INT64_MIN;

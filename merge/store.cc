@@ -174,8 +174,9 @@ Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
   StoreWriter* w = writer.get();
   INGERO_ASSIGN_OR_RETURN(
       writer->queue_,
-      BlockQueue::Start([w](std::string b) { return w->Add(std::move(b)); },
-                        [w] { return w->CommitAll(); }));
+      BlockQueue::Start(
+          [w](std::string b) { return w->AddToBatch(std::move(b)); },
+          [w] { return w->Commit(); }));
   return writer;
 }
 
@@ -186,53 +187,6 @@ Status StoreWriter::PutBlock(std::string block) {
 Status StoreWriter::PutRows(Rows* rows, uint32_t owner,
                             BlockQueue::Prepare prepare) {
   return queue_->PutRows(rows, owner, prepare);
-}
-
-bool StoreWriter::Joins(uint16_t table) {
-  return FindTable(table) != nullptr && table != keyframe_table::kSchema.id;
-}
-
-Status StoreWriter::Add(std::string block) {
-  INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(block));
-  if (!Joins(p.table)) return AddToBatch(std::move(block));
-  const TableSchema& schema = *FindTable(p.table);
-  Joined& joined = joined_[{p.table, p.owner}];
-  // A column of a newer ingero would be lost.
-  if (p.rows >= kJoinedRows || p.columns > schema.columns.size() ||
-      !DecodeBlock(block, schema, &decoded_).ok()) {
-    INGERO_RETURN_IF_ERROR(EndJoined(p.owner, &joined));
-    return AddToBatch(std::move(block));
-  }
-  size_t text_bytes = joined.text_bytes;
-  for (const std::string& text : decoded_.texts) text_bytes += text.size();
-  if (text_bytes > kMaxBlockTextBytes)
-    INGERO_RETURN_IF_ERROR(EndJoined(p.owner, &joined));
-  joined.rows.schema = &schema;
-  joined.rows.values.insert(joined.rows.values.end(), decoded_.values.begin(),
-                            decoded_.values.end());
-  for (std::string& text : decoded_.texts) {
-    joined.text_bytes += text.size();
-    joined.rows.texts.push_back(std::move(text));
-  }
-  return joined.rows.size() >= kJoinedRows ||
-                 joined.text_bytes >= kJoinedTextBytes
-             ? EndJoined(p.owner, &joined)
-             : Status();
-}
-
-Status StoreWriter::EndJoined(uint32_t owner, Joined* joined) {
-  if (joined->rows.size() == 0) return {};
-  std::string block;
-  EncodeBlock(joined->rows, owner, &block);
-  joined->rows.Clear();
-  joined->text_bytes = 0;
-  return AddToBatch(std::move(block));
-}
-
-Status StoreWriter::CommitAll() {
-  for (auto& [key, joined] : joined_)
-    INGERO_RETURN_IF_ERROR(EndJoined(key.second, &joined));
-  return Commit();
 }
 
 Status StoreWriter::AddToBatch(std::string block) {

@@ -22,13 +22,11 @@
 #define INGERO_MERGE_STORE_H_
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/block_codec.h"
@@ -72,9 +70,7 @@ class StoreWriter {
   StoreWriter(const StoreWriter&) = delete;
   StoreWriter& operator=(const StoreWriter&) = delete;
 
-  // Queues an encoded block. Batches of kBatchBytes are one transaction. Small
-  // ones of events and results (the companion flushes every half second) are
-  // joined with those of their owner that follow, until the next Flush().
+  // Queues an encoded block. Batches of kBatchBytes are one transaction.
   Status PutBlock(std::string block);
   // Queues rows to be encoded; no-op for no rows. *rows is empty afterwards.
   Status PutRows(Rows* rows, uint32_t owner,
@@ -87,26 +83,13 @@ class StoreWriter {
 
   static constexpr size_t kBatchBytes = 4u << 20;
   static constexpr size_t kFirstMapBytes = 1u << 20;
-  // Blocks of fewer rows are joined up to so many. A cursor over all CPUs holds
-  // a block of each, so more would be memory and rows that windows do not need.
-  static constexpr size_t kJoinedRows = 1024;
-  static constexpr size_t kJoinedTextBytes = 1u << 20;
-  // Numbered rows and keyframes are found by their block.
-  static bool Joins(uint16_t table);
 
  private:
   struct Env;
   explicit StoreWriter(std::string path);
   // Of the thread:
-  Status Add(std::string block);
   Status AddToBatch(std::string block);
-  struct Joined {
-    Rows rows;
-    size_t text_bytes = 0;
-  };
-  Status EndJoined(uint32_t owner, Joined* joined);
   Status Commit();
-  Status CommitAll();
   Status Grow();
 
   std::string path_;
@@ -117,8 +100,6 @@ class StoreWriter {
   std::vector<std::pair<std::string, std::string>> batch_;
   size_t batch_bytes_ = 0;
   std::unordered_map<uint64_t, uint32_t> sequences_;  // by (table, owner)
-  std::map<std::pair<uint16_t, uint32_t>, Joined> joined_;  // the same
-  Rows decoded_;
   uint64_t entries_ = 0, keys_check_ = 0;  // see index_table
 };
 

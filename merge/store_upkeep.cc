@@ -15,6 +15,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "merge/block_joiner.h"
 #include "merge/store_lock.h"
 #include "wire/wire.h"
 
@@ -25,6 +26,11 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 // A rewrite has to save so much of the file to be worth it.
 constexpr double kLeastGain = 0.05;
+
+// Numbered rows and keyframes are found by their block.
+bool Joins(uint16_t table) {
+  return FindTable(table) != nullptr && table != keyframe_table::kSchema.id;
+}
 
 bool Describes(uint16_t table) { return table >= process_table::kSchema.id; }
 
@@ -119,6 +125,7 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
       table == stream_table::kSchema.id)
     return {};
   const TableSchema* schema = FindStoreTable(table);
+  BlockJoiner joiner(writer_.get());
   Rows rows, kept;
   std::string bytes;
   std::vector<uint64_t> row;
@@ -140,7 +147,8 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
     const auto change = foreign ? std::nullopt : ChangeOf(ref);
     if (!change) {
       Wrote(table, owner, p.rows);
-      INGERO_RETURN_IF_ERROR(writer_->PutBlock(bytes));
+      INGERO_RETURN_IF_ERROR(Joins(table) ? joiner.Put(bytes, *schema)
+                                          : writer_->PutBlock(bytes));
       continue;
     }
     INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, *schema, &rows));
@@ -153,7 +161,7 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
     }
     INGERO_RETURN_IF_ERROR(Put(&kept, owner));
   }
-  return {};
+  return joiner.Finish();
 }
 
 Result<Rewritten> Rewriter::Run(const std::string& path,
@@ -230,15 +238,15 @@ class Compacter : public Rewriter {
                                    std::span<const BlockRef> blocks) -> Status {
       uint64_t small_rows = 0, small = 0, small_bytes = 0;
       for (const BlockRef& ref : blocks) {
-        if (!StoreWriter::Joins(table)) continue;
+        if (!Joins(table)) continue;
         INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, file.VerifyBlock(ref));
-        if (p.rows >= StoreWriter::kJoinedRows) continue;
+        if (!BlockJoiner::IsSmall(p)) continue;
         ++small;
         small_rows += p.rows;
         small_bytes += file.PageBytesOf(ref);
       }
       const uint64_t joined =
-          (small_rows + StoreWriter::kJoinedRows - 1) / StoreWriter::kJoinedRows;
+          (small_rows + BlockJoiner::kMostRows - 1) / BlockJoiner::kMostRows;
       // What a block takes besides its rows: preamble, key, half a page.
       constexpr uint64_t kOfABlock = 150;
       if (small > joined)
