@@ -343,7 +343,7 @@ int RunStats(const Args& args, const Io& io) {
     return !Wanted(trace, c.process, opened->options.pid);
   });
   std::vector<Operation> operations =
-      trace.Summarize(opened->window).operations;
+      trace.Operations(opened->window);
   std::erase_if(operations, [&](const Operation& o) {
     return !Wanted(trace, o.process, opened->options.pid);
   });

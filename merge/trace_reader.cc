@@ -742,8 +742,8 @@ void AddCalls(const TraceReader& reader, ProcessIndex process, Interval window,
 
 }  // namespace
 
-Summaries TraceReader::Summarize(Interval window) const {
-  Summaries out;
+std::vector<Operation> TraceReader::Operations(Interval window) const {
+  std::vector<Operation> out;
   window = window.Clip({span_.begin, span_.end + Ns(1)});
   if (window.empty()) return out;
   // Whole seconds [first, last); at an end of the span everything there is
@@ -756,7 +756,6 @@ Summaries TraceReader::Summarize(Interval window) const {
   const bool whole = first < last;
   if (!whole) first = last = window.end.value;
 
-  std::map<ProcessIndex, uint64_t> calls_of;
   for (ProcessIndex p = 0; p < processes_.size(); ++p) {
     if (!processes_[p].has_cuda) continue;
     std::map<FuncIndex, OpTotals> totals;
@@ -798,11 +797,21 @@ Summaries TraceReader::Summarize(Interval window) const {
       op.errors = t.errors;
       op.bytes = t.bytes;
       op.wall_share = Ratio(NsOf(t.outermost), window.length());
-      if (functions_[func].layer != Layer::kLibrary)
-        calls_of[p] += t.calls + t.first_uses;
-      out.operations.push_back(op);
+      out.push_back(op);
     }
   }
+  return out;
+}
+
+Summaries TraceReader::Summarize(Interval window) const {
+  Summaries out;
+  window = window.Clip({span_.begin, span_.end + Ns(1)});
+  if (window.empty()) return out;
+  out.operations = Operations(window);
+  std::map<ProcessIndex, uint64_t> calls_of;
+  for (const Operation& op : out.operations)
+    if (functions_[op.func].layer != Layer::kLibrary)
+      calls_of[op.process] += op.count + op.first_uses;
 
   std::map<ProcessIndex, ProcessActivity> activities;
   const auto add = [&](RowCursor& rows) {

@@ -90,6 +90,8 @@ class TraceReader : public analysis::ReportSource,
   // part of a second from the calls themselves. Scheduling: whole seconds
   // exact, the two edges in proportion.
   analysis::Summaries Summarize(Interval window) const override;
+  // The first half of it alone.
+  std::vector<analysis::Operation> Operations(Interval window) const;
 
   const std::vector<StoredStream>& streams() const { return streams_; }
   // A fact by name; 0 or "" where there is none.

@@ -631,7 +631,7 @@ Table Operations(std::shared_ptr<Names> n) {
       std::move(columns), [n](const Filter&) {
         return From<Operation>(
             std::make_shared<const std::vector<Operation>>(
-                n->reader().Summarize(n->reader().span()).operations));
+                n->reader().Operations(n->reader().span())));
       });
 }
 
