@@ -89,9 +89,10 @@ class _Answer:
         return data
 
     def _fail(self):
-        self.close()
+        self._end()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
+        self._errors.close()
         raise Error(lines[-1].partition(": ")[2] if lines else
                     "the answer ended before its end")
 
@@ -116,6 +117,10 @@ class _Answer:
         self.close()
 
     def close(self):
+        self._end()
+        self._errors.close()
+
+    def _end(self):
         self._pipe.close()
         if self._process.poll() is None:
             try:
