@@ -807,64 +807,134 @@ std::string WithoutNumbers(string_view name) {
   return out;
 }
 
-struct Step {
-  Stored range;
-  uint64_t number = 0;
-  std::string name;
-  // What the process had for its GPUs to do meanwhile; when it is asked for.
+// A stretch of a process, and what its GPUs had to do meanwhile; that is looked
+// for when it is asked for.
+struct Stretch {
+  Ns begin, length;
+  uint32_t process = 0;
   mutable std::optional<std::array<Ns, 3>> fed;  // idle, busy, unknown
 };
 
-// Programs say themselves what a step is: nothing else is known to be one.
-Table Steps(std::shared_ptr<Names> n) {
-  using namespace nvtx_table;
+template <typename Row>
+std::vector<Column<Row>> StretchColumns(std::shared_ptr<Names> n,
+                                        std::vector<Column<Row>> own) {
   const auto fed = [n](size_t which) {
-    return [n, which](const Step& s) {
+    return [n, which](const Row& s) {
       if (!s.fed) {
         using enum analysis::FeedState;
         s.fed.emplace();
-        const Ns begin = s.range.t();
         analysis::FeedInterval f;
-        for (auto feeds = n->reader().Feeds(
-                 {begin, begin + Ns(static_cast<int64_t>(s.range[kDuration]))});
+        for (auto feeds = n->reader().Feeds({s.begin, s.begin + s.length});
              feeds->Next(&f);)
-          if (f.process == s.range.owner)
+          if (f.process == s.process)
             (*s.fed)[f.state == kBusy ? 1 : f.state == kUnknown ? 2 : 0] +=
                 f.time;
       }
       return Int((*s.fed)[which]);
     };
   };
-  std::vector<Column<Step>> columns = {
+  std::vector<Column<Row>> columns = {
       {{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
-       [](const Step& s) { return Int(s.range.t()); }},
+       [](const Row& s) { return Int(s.begin); }},
       {{"at_s", kReal, "begin, s from the recording's begin"},
-       [n](const Step& s) { return n->AtSeconds(s.range.t()); }},
+       [n](const Row& s) { return n->AtSeconds(s.begin); }},
       {{"duration_ns", kInteger, ""},
-       [](const Step& s) { return Int(s.range[kDuration]); }},
+       [](const Row& s) { return Int(s.length); }},
       {{"pid", kInteger, "process"},
-       [n](const Step& s) { return n->Pid(s.range.owner); }},
-      {{"tid", kInteger, "thread that ended it"},
-       [](const Step& s) { return Int(s.range[kTid]); }},
-      {{"domain", kText, "of NVTX"},
-       [](const Step& s) { return Text(s.range.Part(0)); }},
-      {{"name", kText, "of the range, its numbers as #"},
-       [](const Step& s) { return Text(s.name); }},
-      {{"label", kText, "as the program gave it"},
-       [](const Step& s) { return Text(s.range.Part(1)); }},
-      {{"number", kInteger, "1, 2, ... of this name in its process"},
-       [](const Step& s) { return Int(s.number); }},
+       [n](const Row& s) { return n->Pid(s.process); }}};
+  for (Column<Row>& c : own) columns.push_back(std::move(c));
+  columns.push_back(
       {{"gpu_idle_ns", kInteger,
         "of it, its GPUs had nothing to do for certain (sum over GPUs)"},
-       fed(0)},
-      {{"gpu_busy_ns", kInteger, "they were busy for certain"}, fed(1)},
-      {{"gpu_unknown_ns", kInteger, "neither is known"}, fed(2)},
-  };
+       fed(0)});
+  columns.push_back(
+      {{"gpu_busy_ns", kInteger, "they were busy for certain"}, fed(1)});
+  columns.push_back(
+      {{"gpu_unknown_ns", kInteger, "neither is known"}, fed(2)});
+  return columns;
+}
+
+struct Step : Stretch {
+  analysis::StepMark mark;
+  uint64_t number = 0;
+};
+
+Table Steps(std::shared_ptr<Names> n) {
   Table table = MakeTable<Step>(
       "steps",
-      "NVTX ranges that a program marked again and again (steps, epochs, ...), "
-      "with what its GPUs had to do; a program that marks none has none",
-      std::move(columns), [n](const Filter& filter) {
+      "steps of programs, as their calls repeat; a program without a period has "
+      "none",
+      StretchColumns<Step>(
+          n,
+          {{{"tid", kInteger, "thread whose call bounds it"},
+            [n](const Step& s) { return n->Tid(s.mark.thread); }},
+           {{"name", kText, "function of that call"},
+            [n](const Step& s) { return n->FunctionName(s.mark.func); }},
+           {{"number", kInteger, "1, 2, ... in its process"},
+            [](const Step& s) { return Int(s.number); }},
+           {{"usual_submissions", kInteger, "work that a step hands to the GPU"},
+            [](const Step& s) { return Int(s.mark.submissions); }}}),
+      [n](const Filter& filter) {
+        struct At {
+          uint32_t process = 0;
+          std::unique_ptr<analysis::Cursor<analysis::StepMark>> marks;
+          std::optional<analysis::StepMark> last;
+          uint64_t number = 0;
+        };
+        return [n, window = filter.window,
+                at = std::make_shared<At>()](Step* step) {
+          for (; at->process < n->reader().processes().size(); ++at->process) {
+            if (at->marks == nullptr) {
+              *at = {at->process, n->reader().Steps(at->process, kAlways),
+                     std::nullopt, 0};
+            }
+            analysis::StepMark mark;
+            while (at->marks->Next(&mark)) {
+              if (at->last && mark.t <= at->last->t) continue;
+              const auto last = std::exchange(at->last, mark);
+              if (!last) continue;
+              ++at->number;
+              if (!window.Contains(last->t)) continue;
+              step->begin = last->t;
+              step->length = mark.t - last->t;
+              step->process = at->process;
+              step->mark = *last;
+              step->number = at->number;
+              step->fed.reset();
+              return true;
+            }
+            at->marks = nullptr;
+          }
+          return false;
+        };
+      });
+  table.rows = RowsOf(n->reader(), step_table::kSchema);
+  return table;
+}
+
+struct MarkedStep : Stretch {
+  Stored range;
+  uint64_t number = 0;
+  std::string name;
+};
+
+Table NvtxSteps(std::shared_ptr<Names> n) {
+  using namespace nvtx_table;
+  Table table = MakeTable<MarkedStep>(
+      "nvtx_steps",
+      "NVTX ranges that a program marked again and again (steps, epochs, ...)",
+      StretchColumns<MarkedStep>(
+          n, {{{"tid", kInteger, "thread that ended it"},
+               [](const MarkedStep& s) { return Int(s.range[kTid]); }},
+              {{"domain", kText, "of NVTX"},
+               [](const MarkedStep& s) { return Text(s.range.Part(0)); }},
+              {{"name", kText, "of the range, its numbers as #"},
+               [](const MarkedStep& s) { return Text(s.name); }},
+              {{"label", kText, "as the program gave it"},
+               [](const MarkedStep& s) { return Text(s.range.Part(1)); }},
+              {{"number", kInteger, "1, 2, ... of this name in its process"},
+               [](const MarkedStep& s) { return Int(s.number); }}}),
+      [n](const Filter& filter) {
         // How often each name occurs; numbers go on where a window begins.
         using Key = std::pair<uint32_t, std::string>;
         const auto key = [](const Stored& s) {
@@ -878,14 +948,17 @@ Table Steps(std::shared_ptr<Names> n) {
           if (stored[kKind] != INGERO_NVTX_MARK) ++(*seen)[key(stored)][0];
         return [=, window = filter.window,
                 rows = FromTable(n->reader(), kSchema, kAlways)](
-                   Step* step) mutable {
+                   MarkedStep* step) mutable {
           while (rows(&step->range)) {
             if (step->range[kKind] == INGERO_NVTX_MARK) continue;
             const Key k = key(step->range);
             auto& [count, number] = (*seen)[k];
             if (count < 2) continue;
             step->number = ++number;
-            if (!window.Contains(step->range.t())) continue;
+            step->begin = step->range.t();
+            if (!window.Contains(step->begin)) continue;
+            step->length = Ns(static_cast<int64_t>(step->range[kDuration]));
+            step->process = step->range.owner;
             step->name = k.second.substr(k.second.find('\0') + 1);
             step->fed.reset();
             return true;
@@ -1133,8 +1206,8 @@ constexpr View kViews[] = {
      "INTEGER), instance) AS gpu, iif(metric = 'gpu.process_memory', instance, "
      "NULL) AS pid, metric, value, unit FROM system WHERE metric LIKE 'gpu.%'"},
     {"slow_steps", "steps, slowest first, and how long their GPUs idled",
-     "SELECT pid, name, label, number, at_s, duration_ns, gpu_idle_ns, "
-     "gpu_busy_ns, gpu_unknown_ns FROM steps ORDER BY duration_ns DESC"},
+     "SELECT pid, name, number, at_s, duration_ns, gpu_idle_ns, gpu_busy_ns, "
+     "gpu_unknown_ns FROM steps ORDER BY duration_ns DESC"},
     {"starvation", "starved time by process and reason",
      "SELECT pid, reason, state, sum(ns) AS ns, sum(ns * known) AS known_ns, "
      "count(*) AS cells FROM path GROUP BY pid, reason, state "
@@ -1163,8 +1236,8 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
   return {Calls(n),   Switches(n),   Operations(n), OperationSeconds(n),
           Feed(n),    Path(n),       Splits(n),     SchedSeconds(n),
           Processes(n), Threads(n),  System(n),     Tasks(n),
-          Nvtx(n),    Steps(n),      KernelNames(n), Findings(n),  Losses(n),
-          Coverage(n), Streams(n)};
+          Nvtx(n),    Steps(n),      NvtxSteps(n),  KernelNames(n),
+          Findings(n), Losses(n),    Coverage(n),   Streams(n)};
 }
 
 const char* NameOf(analysis::Reason reason) { return ReasonName(reason); }

@@ -682,9 +682,10 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
            "One SELECT (SQLite) over the store, read only. Tables: calls, "
            "switches, operations, operation_seconds, feed, path, call_splits, "
            "sched_seconds, processes, threads, system, tasks, nvtx, steps, "
-           "kernels, findings, losses, coverage, streams; views: wakes, "
-           "page_allocs, gpu, slow_steps, starvation, cpu_holders, process_time, slowest_calls. Columns "
-           "and units: resource ingero://sql-schema.",
+           "nvtx_steps, kernels, findings, losses, coverage, streams; views: "
+           "wakes, page_allocs, gpu, slow_steps, starvation, cpu_holders, "
+           "process_time, slowest_calls. Columns and units: resource "
+           "ingero://sql-schema.",
            Schema({{"sql", Text("the SELECT")},
                    {"limit", Number("rows at most", 1, 1000)}},
                   {"sql"}),

@@ -445,24 +445,27 @@ TEST(StepsTable, HasTheRangesThatAProgramMarksAgainAndAgain) {
     r.duration_ticks = ms * kMs;
     s.Raw(10, RecordOf(INGERO_RECORD_NVTX, INGERO_NVTX_NESTED, r));
   };
-  for (uint64_t i = 0; i < 5; ++i) {
-    CudaStreamBuilder::CallSpec launch;
-    launch.start = kT0 + (i * 100 + 1) * kMs;
-    launch.duration = 5000;
-    launch.words = {7, 0};
-    s.Call(10, 1, launch);
+  for (uint64_t i = 0; i < 30; ++i) {
+    for (uint64_t k = 0; k < 2; ++k) {
+      CudaStreamBuilder::CallSpec launch;
+      launch.start = kT0 + (i * 100 + 1) * kMs + k * 10'000;
+      launch.duration = 5000;
+      launch.words = {7, 0};
+      s.Call(10, 1, launch);
+    }
     s.Call(10, 2, kT0 + (i * 100 + 2) * kMs, 60 * kMs);
     range(static_cast<uint32_t>(20 + i), "step " + std::to_string(i + 7),
           i * 100, 90);
   }
-  range(50, "setup", 1, 1);
+  range(80, "setup", 1, 1);
   s.Write(dir / "cuda-10-1.ingero");
   merge::MergeOptions options;
   options.dirs = {dir.path()};
   auto merged = merge::Merge(options);
   ASSERT_TRUE(merged.ok()) << merged.status().message();
   const Outcome o = RunIt({"query", "--db", merged->store_path, "--format",
-                           "jsonl", "SELECT * FROM steps ORDER BY begin_ns"});
+                           "jsonl",
+                           "SELECT * FROM nvtx_steps ORDER BY begin_ns"});
   ASSERT_EQ(o.status, kDone) << o.err;
   std::istringstream lines(o.out);
   int number = 0;
@@ -482,13 +485,20 @@ TEST(StepsTable, HasTheRangesThatAProgramMarksAgainAndAgain) {
     EXPECT_GT(busy, 30 * int64_t{kMs});
     EXPECT_LE(idle + busy + unknown, 91 * int64_t{kMs});
   }
-  EXPECT_EQ(number, 5);
+  EXPECT_EQ(number, 30);
   // Numbers go on where a window begins.
   const Outcome last =
       RunIt({"query", "--db", merged->store_path, "--format", "csv",
-             "SELECT number FROM steps WHERE begin_ns >= " +
-                 std::to_string(kT0 + 300 * kMs)});
-  EXPECT_EQ(last.out, "number\n4\n5\n");
+             "SELECT number FROM nvtx_steps WHERE begin_ns >= " +
+                 std::to_string(kT0 + 2800 * kMs)});
+  EXPECT_EQ(last.out, "number\n29\n30\n");
+  // Found without the ranges: from one synchronisation to the next.
+  const Outcome found =
+      RunIt({"query", "--db", merged->store_path, "--format", "csv",
+             "SELECT count(*), min(duration_ns), max(duration_ns), min(number), "
+             "max(number), min(name) FROM steps"});
+  EXPECT_EQ(found.out.substr(found.out.find('\n') + 1),
+            "29,100000000,100000000,1,29,cudaDeviceSynchronize\n");
 }
 
 // ---- every reader, every bad store -------------------------------------------
@@ -516,6 +526,7 @@ class EveryReader : public ::testing::Test {
                                  "sum(wait_ns), sum(prev_pages) FROM switches";
     return {{"explain", "--db", store_},
             {"explain", "--db", store_, "--json"},
+            {"diff", INGERO_KEPT_STORE, store_},
             {"stats", "--db", store_, "--all"},
             {"stats", "--db", store_, "--coverage"},
             {"timeline", "--db", store_, "--pid", "2912", "--json"},
@@ -549,6 +560,7 @@ class EveryReader : public ::testing::Test {
         EXPECT_TRUE(o.err.starts_with("ingero ")) << o.err;
         // Those that answer at once say nothing that could be taken for one.
         if (commands[i][0] == "explain" || commands[i][0] == "stats" ||
+            commands[i][0] == "diff" ||
             commands[i][0] == "timeline") {
           EXPECT_EQ(o.out, "") << name << ": " << what;
         }
