@@ -113,6 +113,7 @@ int Info(const Asked& asked, const Io& io) {
                                 {"pid", s.pid},
                                 {"events", s.events},
                                 {"bytes", s.bytes},
+                                {"nesting_violations", s.nesting_violations},
                                 {"begin_ns", s.span.begin.value},
                                 {"end_ns", s.span.end.value}});
     Write(io.out,

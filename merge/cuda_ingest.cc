@@ -186,6 +186,38 @@ class Nesting {
   std::unordered_map<uint32_t, std::vector<Open>> open_;
 };
 
+// Whether the calls of a thread lie within each other, or behind each other, as
+// they were made. Where they do not, the clock that stamped them went wrong.
+class NestingCheck {
+ public:
+  // Calls by (start, depth); `depth` counts all recorded calls around.
+  bool Fits(const WireCall& call, size_t depth) {
+    if (call.no_end) return true;
+    if (last_.size() <= depth) last_.resize(depth + 1);
+    Span span{call.start_ticks, call.end_ticks};
+    bool fits = span.start >= last_[depth].end;
+    if (depth > 0) {
+      const Span& outer = last_[depth - 1];
+      if (span.start < outer.end && span.end > outer.end) {
+        fits = false;
+        span.end = outer.end;  // counted once
+      }
+    }
+    if (depth + 1 < last_.size()) {
+      const Span& inner = last_[depth + 1];
+      if (inner.start < span.start && inner.end > span.start) fits = false;
+    }
+    last_[depth] = span;
+    return fits;
+  }
+
+ private:
+  struct Span {
+    uint64_t start = 0, end = 0;
+  };
+  std::vector<Span> last_;  // by depth
+};
+
 // Calls come nearly in order; within a block they are in order.
 void SortCalls(Rows* rows) { SortByTimeAnd(rows, call_table::kDepth); }
 
@@ -223,19 +255,24 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   CopyJudge judge;
   Summary summary(writer, target.process);
   std::bitset<UINT16_MAX + 1> called;
-  std::unordered_map<uint32_t, uint32_t> tids;  // own -> host
+  struct OfThread {
+    uint32_t host_tid = 0;
+    NestingCheck nesting;
+  };
+  std::unordered_map<uint32_t, OfThread> tids;  // by own tid
   // Of a thread's last, CUDA's and libraries' apart.
   std::unordered_map<uint32_t, int64_t> first_use_end[2];
   Nesting nesting;
   bool libraries = false;
   for (const auto& [id, f] : stream.functions())
     libraries |= f.layer == INGERO_LAYER_LIBRARY;
-  uint64_t count = 0, layers = 0, damaged = 0;
+  uint64_t count = 0, layers = 0, damaged = 0, violations = 0;
   CallReader reader(stream);
   WireCall call;
   while (reader.Next(&call)) {
     const WireFunction& f = function(call.func);
     const bool library = f.layer == INGERO_LAYER_LIBRARY;
+    const uint8_t recorded_depth = call.depth;
     if (libraries) call.depth = nesting.Depth(call, library);
     const int64_t begin = target.clock->ToNs(call.start_ticks);
     const int64_t end =
@@ -260,12 +297,14 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
       if (name != stream.threads().end() &&
           lives->threads()[thread].name.empty())
         lives->threads()[thread].name = name->second.comm;
-      tid = tids.emplace(call.tid, lives->threads()[thread].tid).first;
+      tid = tids.emplace(call.tid, OfThread{lives->threads()[thread].tid, {}})
+                .first;
     }
+    violations += !tid->second.nesting.Fits(call, recorded_depth);
     std::array<uint64_t, call_table::kCount> row{};
     row[call_table::kT] = static_cast<uint64_t>(begin);
     row[call_table::kDuration] = static_cast<uint64_t>(end - begin);
-    row[call_table::kTid] = tid->second;
+    row[call_table::kTid] = tid->second.host_tid;
     row[call_table::kFunc] = index[call.func];
     row[call_table::kResult] = call.result;
     row[call_table::kDepth] = call.depth;
@@ -305,7 +344,7 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
   INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process, SortCalls));
   INGERO_RETURN_IF_ERROR(summary.Flush());
   INGERO_RETURN_IF_ERROR(summary.Finish());
-  return IngestedCalls{count, layers, damaged};
+  return IngestedCalls{count, layers, damaged, violations};
 }
 
 Result<IngestedRanges> IngestRanges(const CudaStream& stream,

@@ -47,6 +47,7 @@ struct IngestedCalls {
   uint64_t count = 0;
   uint64_t layers = 0;  // bit per enum ingero_layer
   uint64_t damaged = 0;  // left out: outside CudaTarget::plausible
+  uint64_t nesting_violations = 0;
 };
 
 // Writes the calls of one stream.

@@ -613,7 +613,8 @@ Status Merger::WriteDescription(StoreWriter* writer) {
         s.fingerprint(), s.bytes(), c.calls.count, h.calls_skipped,
         PlusOne(c.process),
         static_cast<uint64_t>(c.clock ? c.clock->error_ns() : 0),
-        c.clock ? c.clock->knots() : 0, self_ns, flags};
+        c.clock ? c.clock->knots() : 0, self_ns, flags,
+        c.calls.nesting_violations};
     static_assert(std::size(row) == stream_table::kCount);
     INGERO_RETURN_IF_ERROR(streams.Add(
         row, FileName(s.path()) + '\0' + FixedText(h.comm) + '\0' +
@@ -649,7 +650,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
     if (h.exited != 0) flags |= stream_table::kExited;
     const uint64_t row[] = {U(s.span().begin), U(s.span().end), 1, h.stream_id,
                             h.pid, h.stream_id * 31 + s.bytes(), s.bytes(),
-                            s.rows(), 0, 0, 0, 0, 0, flags};
+                            s.rows(), 0, 0, 0, 0, 0, flags, 0};
     static_assert(std::size(row) == stream_table::kCount);
     INGERO_RETURN_IF_ERROR(streams.Add(
         row, FileName(s.path()) + '\0' + FixedText(h.comm) + '\0' +
@@ -733,6 +734,9 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
     if (std::find(known.begin(), known.end(), line) == known.end())
       s.notes.push_back(line);
   if (s.notes.size() > notes_.size()) s.incomplete = s.notes[notes_.size()];
+  for (const StoredStream& stream : reader.streams())
+    if (stream.nesting_violations > 0)
+      s.notes.push_back(stream.file + ": " + NestingSentence(stream));
   for (const analysis::Loss& loss : reader.losses()) {
     const std::string& name =
         loss.process == analysis::kNone

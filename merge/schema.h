@@ -120,7 +120,9 @@ enum Col : size_t {
   kClockErrorNs,  // bound
   kClockKnots,
   kSelfNs,        // time the recorder itself took
-  kFlags, kCount
+  kFlags,
+  kNestingViolations,  // calls that reach over an end of one around or before
+  kCount
 };
 enum Flag : uint64_t {
   kExited = 1,       // its exit handler ran
@@ -133,7 +135,8 @@ inline constexpr Column kColumns[] = {
     {"stream_id", kPlain},  {"pid", kPlain},          {"fingerprint", kPlain},
     {"bytes", kPlain},      {"events", kPlain},       {"skipped_calls", kPlain},
     {"process", kPlain},    {"clock_error_ns", kPlain}, {"clock_knots", kPlain},
-    {"self_ns", kPlain},    {"flags", kPlain}};
+    {"self_ns", kPlain},    {"flags", kPlain},
+    {"nesting_violations", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{36, "streams", kColumns, true};
 }  // namespace stream_table

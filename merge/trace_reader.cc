@@ -267,6 +267,7 @@ Status TraceReader::Load() {
     s.clock_knots = rows.at(r, kClockKnots);
     s.self_ns = rows.at(r, kSelfNs);
     s.flags = rows.at(r, stream_table::kFlags);
+    s.nesting_violations = rows.at(r, kNestingViolations);
     const auto parts = Parts(rows.texts[r], 3);
     s.file = parts[0];
     s.comm = parts[1];
@@ -881,6 +882,15 @@ Summaries TraceReader::Summarize(Interval window) const {
 // kCallCostNs is (bench/README.md).
 constexpr int64_t kSwitchCostNs = 200;
 
+std::string NestingSentence(const StoredStream& stream) {
+  const uint64_t n = stream.nesting_violations;
+  return fmt::format(
+      "{} call{} not lie within the one around {}: the clock of {} thread was "
+      "wrong there (a TSC that differs between CPUs?)",
+      FormatCount(n), n == 1 ? " does" : "s do", n == 1 ? "it" : "them",
+      n == 1 ? "its" : "their");
+}
+
 TraceFacts TraceReader::facts() const {
   TraceFacts f;
   f.host = FactText("host");
@@ -927,6 +937,7 @@ TraceFacts TraceReader::facts() const {
         if (c.process == s.process) choice = c.choice;
       text += fmt::format("; {} calls {}", s.skipped_calls, LeftOut(choice));
     }
+    if (s.nesting_violations != 0) text += "; " + NestingSentence(s);
     if (!(s.flags & stream_table::kExited))
       text += s.flags & stream_table::kLive
                   ? "; still running when merged"

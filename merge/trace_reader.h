@@ -31,9 +31,12 @@ struct StoredStream {
   bool kernel = false;
   uint64_t stream_id = 0, pid = 0, fingerprint = 0, bytes = 0, events = 0,
            skipped_calls = 0, clock_error_ns = 0, clock_knots = 0, self_ns = 0,
-           flags = 0;
+           flags = 0, nesting_violations = 0;
   analysis::ProcessIndex process = analysis::kNone;
 };
+
+// "3 calls do not lie within ...", of a stream that has such.
+std::string NestingSentence(const StoredStream& stream);
 
 class TraceReader : public analysis::ReportSource,
                     public analysis::TraceSource {

@@ -1185,7 +1185,10 @@ Table Streams(std::shared_ptr<Names> n) {
        {{"clock_error_ns", kInteger, "bound of its place in time"},
         [](const StoredStream& s) { return Int(s.clock_error_ns); }},
        {{"self_ns", kInteger, "time that recording took"},
-        [](const StoredStream& s) { return Int(s.self_ns); }}},
+        [](const StoredStream& s) { return Int(s.self_ns); }},
+       {{"nesting_violations", kInteger,
+         "calls that do not lie within the one around them: a wrong clock"},
+        [](const StoredStream& s) { return Int(s.nesting_violations); }}},
       [n](const Filter&) {
         return From<StoredStream>(
             std::make_shared<const std::vector<StoredStream>>(

@@ -17,6 +17,7 @@
 
 #include "merge/dump.h"
 #include "merge/store_trace.h"
+#include "merge/trace_reader.h"
 #include "tests/support/stream_builder.h"
 
 namespace ingero::merge {
@@ -988,6 +989,45 @@ TEST(Merge, AttributionIsStored) {
     if (feed.state == analysis::FeedState::kIdle) half += feed.time;
   EXPECT_NEAR(static_cast<double>(half.value),
               static_cast<double>(idle.value) / 2, 20.0 * kMs);
+}
+
+// A counter that differs between CPUs: the thread was moved within a call.
+TEST(Merge, CallsThatDoNotLieWithinEachOtherAreCounted) {
+  for (const bool wrong : {false, true}) {
+    TempDir dir;
+    CudaStreamBuilder s(10, kT0);
+    AddNames(&s);
+    for (int i = 0; i < 10; ++i) {
+      const uint64_t t = kT0 + static_cast<uint64_t>(i) * kMs;
+      CudaStreamBuilder::CallSpec inner;
+      inner.start = t + 1000;
+      inner.duration = wrong && i == 3 ? 9000 : 5000;
+      inner.depth = 1;
+      inner.words = {0x1000, 0};
+      s.Call(10, kDriverLaunch, inner);
+      CudaStreamBuilder::CallSpec outer;
+      // One that begins after what lies in it; above one that ends before.
+      outer.start = t + (wrong && i == 5 ? 2000 : 0);
+      outer.duration = 7000;
+      outer.words = {0x1000, 0};
+      s.Call(10, kLaunch, outer);
+      s.Call(11, kSync, t + 500, 9000);  // another thread's
+    }
+    s.Write(dir / "cuda-10-1.ingero");
+    auto summary = MergeDir(dir);
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    auto store = OpenTrace(summary->store_path);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    ASSERT_EQ((*store)->streams().size(), 1u);
+    EXPECT_EQ((*store)->streams()[0].nesting_violations, wrong ? 2u : 0u);
+    const std::string said = "2 calls do not lie within the one around them";
+    const auto says = [&](const std::string& line) {
+      return line.find(said) != std::string::npos;
+    };
+    EXPECT_EQ(std::any_of(summary->notes.begin(), summary->notes.end(), says),
+              wrong);
+    EXPECT_EQ(says((*store)->facts().streams[0]), wrong);
+  }
 }
 
 TEST(Merge, KernelNamesAreDemangled) {
