@@ -110,6 +110,8 @@ struct PathCell {
 };
 
 inline constexpr Ns kCellLength{10'000'000};
+// A rule tells cells apart whose stretches are shorter on average.
+inline constexpr Ns kShortStretch{50'000};
 
 struct CallSplit {
   Ns begin;

@@ -43,6 +43,8 @@ constexpr int kMostStalls = 2000;
 // the end of the last and the birth of the next, the program may do other
 // things.
 constexpr Ns kOneAfterAnother{500'000'000}, kEndToBirth{20'000'000};
+// Of a longer time stored sums by second are looked at, not each cell of 10 ms.
+constexpr Ns kByCell{120'000'000'000};
 // Counters that are read once a second: so far around the window, there is one.
 constexpr Ns kSampleReach{1'100'000'000};
 // Interrupts on a CPU below this share of the window are not worth a line.
@@ -82,7 +84,7 @@ class Builder {
 
   Report Build() {
     Header();
-    StepStatistics steps;
+    StepStatistics steps(by_second_);
     for (ProcessIndex p = 0; p < report_.processes.size(); ++p)
       if (Wanted(p) && report_.processes[p].has_cuda)
         steps.Add(source_, p, report_.window);
@@ -90,6 +92,7 @@ class Builder {
     Feeds();
     Facts();
     Tallies();
+    SlowSteps(&steps);
     Roles();
     for (Work& w : work_) Judge(w);
     NotEvaluatedRules();
@@ -107,6 +110,10 @@ class Builder {
     report_.span = trace.span();
     report_.window =
         options_.window ? options_.window->Clip(trace.span()) : trace.span();
+    // A sink wants to know when.
+    by_second_ =
+        report_.window.length() > kByCell && options_.sink == nullptr;
+    bucket_ = by_second_ ? kSecond : kBucket;
     report_.facts = source_.facts();
     report_.processes = trace.processes();
     report_.threads = trace.threads();
@@ -181,12 +188,25 @@ class Builder {
     return nullptr;
   }
 
+  Part Window() const {
+    Part part(report_.window);
+    part.by_second = by_second_;
+    return part;
+  }
+
   void Feeds() {
-    auto cursor = source_.Feeds(report_.window);
+    auto cursor = source_.Feeds(Window());
     FeedInterval f;
     while (cursor->Next(&f)) {
       if (!Wanted(f.process)) continue;
       for (TimeSink* sink : sinks_) sink->OnFeed(f);
+      Ns covered;
+      for (Interval span : source_.trace().kernel_spans())
+        covered += span.Clip(f.range).length();
+      if (covered < f.range.length())
+        unscheduled_[f.process] +=
+            Ns(static_cast<int64_t>(static_cast<double>(f.time.value) *
+                                    (1 - Ratio(covered, f.range.length()))));
       Feeding* feeding = nullptr;
       for (Feeding& x : report_.feeding)
         if (x.process == f.process && x.device == f.device) feeding = &x;
@@ -233,6 +253,11 @@ class Builder {
         w = &work_.emplace_back();
         w->facts.process = f.process;
         w->facts.used = used_[f.process];
+        const Context context(report_, w->facts);
+        for (ProcessIndex p = 0; p < report_.processes.size(); ++p)
+          if (report_.processes[p].has_cuda && p != f.process &&
+              context.Descends(f.process, p))
+            w->facts.above.push_back(p);
       }
       // Paths are of all devices, so their base is too.
       w->facts.span += f.span;
@@ -241,7 +266,7 @@ class Builder {
     bool kernel = false;
     for (Interval span : source_.trace().kernel_spans())
       kernel = kernel || span.Overlaps(report_.window);
-    auto cursor = source_.Paths(report_.window);
+    auto cursor = source_.Paths(Window());
     std::map<ProcessIndex, std::vector<Interval>> loads;
     PathCell cell;
     while (cursor->Next(&cell)) {
@@ -511,16 +536,7 @@ class Builder {
   }
 
   void Unscheduled(Work* w) {
-    auto feeds = source_.Feeds(report_.window);
-    FeedInterval f;
-    while (feeds->Next(&f)) {
-      if (f.process != w->facts.process) continue;
-      const Interval range = f.range.Clip(report_.window);
-      Ns covered;
-      for (Interval span : source_.trace().kernel_spans())
-        covered += span.Clip(range).length();
-      w->facts.unscheduled += range.length() - covered;
-    }
+    w->facts.unscheduled = unscheduled_[w->facts.process];
     if (w->facts.unscheduled < w->facts.span / 100) {
       w->facts.unscheduled = Ns(0);
       return;
@@ -558,7 +574,7 @@ class Builder {
   void Tallies() {
     const auto rules = Rules();
     for (Work& w : work_) w.tallies.resize(rules.size());
-    auto cursor = source_.Paths(report_.window);
+    auto cursor = source_.Paths(Window());
     PathCell cell;
     while (cursor->Next(&cell)) {
       Work* w = Of(cell.process);
@@ -587,12 +603,32 @@ class Builder {
         if (cell.culprit != kNone) t.culprits[cell.culprit] += taken;
         if (cell.func != kNone) t.functions[cell.func] += taken;
         if (cell.syscall >= 0) t.syscalls[cell.syscall] += taken;
-        t.buckets[cell.range.begin.value / kBucket.value] += taken;
+        t.buckets[cell.range.begin.value / bucket_.value] += taken;
       });
     }
     for (Work& w : work_)
       for (Tally& t : w.tallies)
         if (t.maybe_quota > Ns(0)) LimitByQuota(&w, &t);
+  }
+
+  // Sums by second do not tell what a step was made of: so what slow ones are
+  // made of comes from the cells of some of them.
+  void SlowSteps(StepStatistics* steps) {
+    const auto rules = Rules();
+    for (const auto& [process, range] : steps->ToLookAt()) {
+      const Work* w = Of(process);
+      if (w == nullptr) continue;
+      Part part(range);
+      part.process = process;
+      auto feeds = source_.Feeds(part);
+      for (FeedInterval f; feeds->Next(&f);) steps->OnFeed(f);
+      auto paths = source_.Paths(part);
+      const Context context(report_, w->facts);
+      for (PathCell cell; paths->Next(&cell);)
+        ForTaken(context, cell, [&](size_t r, Ns taken) {
+          steps->OnCause(cell, rules[r]->cause, taken);
+        });
+    }
   }
 
   // The program was throttled and waited for CPUs, and which wait was due to
@@ -674,21 +710,26 @@ class Builder {
         ranges.push_back({bucket, bucket + 1, time});
       }
     }
-    while (ranges.size() > kMaxWindows) {
-      size_t nearest = 1;
-      for (size_t i = 2; i < ranges.size(); ++i)
-        if (ranges[i].begin - ranges[i - 1].end <
-            ranges[nearest].begin - ranges[nearest - 1].end)
-          nearest = i;
-      Range& left = ranges[nearest - 1];
-      const Range& right = ranges[nearest];
-      if (right.begin - left.end > kMaxBridged) break;
-      for (auto it = tally.buckets.lower_bound(left.end);
-           it != tally.buckets.end() && it->first < right.begin; ++it)
-        left.lost += it->second;
-      left.end = right.end;
-      left.lost += right.lost;
-      ranges.erase(ranges.begin() + static_cast<std::ptrdiff_t>(nearest));
+    // The smallest gaps first; of equal ones the first.
+    for (int64_t gap = 1; gap <= kMaxBridged && ranges.size() > kMaxWindows;
+         ++gap) {
+      size_t most = ranges.size() - kMaxWindows;
+      std::vector<Range> bridged;
+      for (const Range& right : ranges) {
+        if (most == 0 || bridged.empty() ||
+            right.begin - bridged.back().end != gap) {
+          bridged.push_back(right);
+          continue;
+        }
+        Range& left = bridged.back();
+        for (auto it = tally.buckets.lower_bound(left.end);
+             it != tally.buckets.end() && it->first < right.begin; ++it)
+          left.lost += it->second;
+        left.end = right.end;
+        left.lost += right.lost;
+        --most;
+      }
+      ranges = std::move(bridged);
     }
     const auto most_lost = [](const Range& a, const Range& b) {
       return a.lost > b.lost;
@@ -696,7 +737,7 @@ class Builder {
     std::stable_sort(ranges.begin(), ranges.end(), most_lost);
     if (ranges.size() > kMaxWindows) ranges.resize(kMaxWindows);
     const auto clipped = [this](const Range& r) {
-      return Interval{Ns(r.begin * kBucket.value), Ns(r.end * kBucket.value)}
+      return Interval{Ns(r.begin * bucket_.value), Ns(r.end * bucket_.value)}
           .Clip(report_.window);
     };
     Windows out;
@@ -712,19 +753,21 @@ class Builder {
   }
 
   Interval WorstSecond(const Tally& tally) const {
+    const int64_t second = kSecond.value / bucket_.value;
     Ns most;
     int64_t best = 0;
     for (auto it = tally.buckets.begin(); it != tally.buckets.end(); ++it) {
       Ns sum;
-      for (auto j = it; j != tally.buckets.end() && j->first < it->first + 10;
-           ++j)
+      for (auto j = it;
+           j != tally.buckets.end() && j->first < it->first + second; ++j)
         sum += j->second;
       if (sum > most) {
         most = sum;
         best = it->first;
       }
     }
-    return Interval{Ns(best * kBucket.value), Ns((best + 10) * kBucket.value)}
+    return Interval{Ns(best * bucket_.value),
+                    Ns((best + second) * bucket_.value)}
         .Clip(report_.window);
   }
 
@@ -767,10 +810,11 @@ class Builder {
     std::map<FuncIndex, Ns> calls;
     CallClass ended_by = CallClass::kOther;
     bool holder_unseen = false;
-    auto cursor = source_.Paths(worst);
+    Part part(worst);
+    part.process = context.facts.process;
+    auto cursor = source_.Paths(part);
     PathCell cell;
     while (cursor->Next(&cell)) {
-      if (cell.process != context.facts.process) continue;
       if (cell.certainty != Certainty::kKnown && tally.known > Ns(0)) continue;
       all += cell.time;
       Ns time;
@@ -1227,7 +1271,10 @@ class Builder {
   Report report_;
   std::set<std::string> skipped_probes_;
   std::vector<Work> work_;
+  bool by_second_ = false;
+  Ns bucket_ = kBucket;  // of Tally::buckets
   std::map<ProcessIndex, Interval> used_;
+  std::map<ProcessIndex, Ns> unscheduled_;
   std::vector<TimeSink*> sinks_;
 };
 

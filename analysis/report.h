@@ -270,6 +270,16 @@ struct Report {
   bool memory_stalls_recorded = false;
 };
 
+// Which of the stored results to give.
+struct Part {
+  Part(Interval window) : window(window) {}  // NOLINT(google-explicit-*)
+  Interval window;
+  ProcessIndex process = kNone;  // kNone: of all
+  // Whole seconds of the window as a row a second and kind, where the store
+  // has such: the same sums in fewer rows.
+  bool by_second = false;
+};
+
 // What BuildReport reads: the trace, plus what attribution stored. Rows that
 // straddle the window's edge are clipped in proportion by the callee.
 class ReportSource {
@@ -278,8 +288,8 @@ class ReportSource {
   virtual const TraceSource& trace() const = 0;
   virtual TraceFacts facts() const = 0;
   virtual std::unique_ptr<Cursor<FeedInterval>> Feeds(
-      Interval window) const = 0;
-  virtual std::unique_ptr<Cursor<PathCell>> Paths(Interval window) const = 0;
+      const Part& part) const = 0;
+  virtual std::unique_ptr<Cursor<PathCell>> Paths(const Part& part) const = 0;
   virtual std::unique_ptr<Cursor<CallSplit>> Splits(Interval window) const = 0;
   virtual std::unique_ptr<Cursor<StepMark>> Steps(ProcessIndex process,
                                                   Interval window) const = 0;

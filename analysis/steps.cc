@@ -10,6 +10,8 @@ namespace ingero::analysis {
 namespace {
 
 constexpr size_t kSlowest = 5;
+// Slow steps that stand for all, of all processes together and of one at least.
+constexpr size_t kLookedAt = 128, kLeastLookedAt = 8;
 constexpr size_t kLeastSteps = 3;  // fewer in the window tell nothing
 // Of what a slow step took more, parts below this share are not named.
 constexpr double kWorthNaming = 0.1;
@@ -124,6 +126,11 @@ double StepStatistics::Spread(OfProcess* of, Interval range, Ns time,
   if (inside.empty()) return 0;
   const double share = static_cast<double>(time.value) /
                        static_cast<double>(range.length().value);
+  const double all = static_cast<double>(inside.length().value) * share;
+  if (by_second_ && !looking_) {
+    of->usual[part] += all;
+    return all;
+  }
   auto next = std::upper_bound(of->marks.begin(), of->marks.end(),
                                inside.begin);
   for (Ns t = inside.begin; t < inside.end; ++next) {
@@ -131,12 +138,39 @@ double StepStatistics::Spread(OfProcess* of, Interval range, Ns time,
     const auto step =
         static_cast<size_t>(next - of->marks.begin()) - 1;
     const double ns = static_cast<double>((end - t).value) * share;
-    (of->Slow(step) ? of->slow : of->usual)[part] += ns;
+    if (!looking_)
+      (of->Slow(step) ? of->slow : of->usual)[part] += ns;
+    else if (of->looked_at.count(step) != 0)
+      of->slow[part] += ns;
     if (const auto it = of->slowest.find(step); it != of->slowest.end())
       it->second[part] += ns;
     t = end;
   }
-  return static_cast<double>(inside.length().value) * share;
+  return looking_ ? 0 : all;
+}
+
+std::vector<std::pair<ProcessIndex, Interval>> StepStatistics::ToLookAt() {
+  std::vector<std::pair<ProcessIndex, Interval>> ranges;
+  if (!by_second_) return ranges;
+  looking_ = true;
+  const size_t most =
+      std::max(kLeastLookedAt, kLookedAt / std::max<size_t>(1, all_.size()));
+  for (OfProcess& of : all_) {
+    if (of.too_many || of.summary.slow == 0) continue;
+    // Evenly over all slow ones.
+    const size_t slow = of.summary.slow, wanted = std::min(most, slow);
+    size_t seen = 0;
+    for (size_t i = 0; i < of.summary.count; ++i) {
+      if (!of.Slow(i)) continue;
+      if (seen++ * wanted / slow == of.looked_at.size()) of.looked_at.insert(i);
+    }
+    std::set<size_t> steps = of.looked_at;
+    for (const auto& [step, parts] : of.slowest) steps.insert(step);
+    for (const size_t step : steps)
+      ranges.push_back(
+          {of.summary.process, {of.marks[step], of.marks[step + 1]}});
+  }
+  return ranges;
 }
 
 void StepStatistics::OnFeed(const FeedInterval& feed) {
@@ -168,13 +202,20 @@ void StepStatistics::Finish(Report* report) const {
     s.not_known = ToNs(of.not_known);
     s.busy = ToNs(of.busy);
     const double usual_steps = static_cast<double>(s.count - s.slow);
-    s.slow_extra = ExtraOf(of.slow, static_cast<double>(s.slow), of.usual,
+    Parts slow_parts = of.slow, usual = of.usual;
+    for (auto& [part, time] : slow_parts) {
+      if (!by_second_) break;  // `usual` has all of them
+      time *= static_cast<double>(s.slow) /
+              static_cast<double>(of.looked_at.size());
+      usual[part] = std::max(0.0, usual[part] - time);
+    }
+    s.slow_extra = ExtraOf(slow_parts, static_cast<double>(s.slow), usual,
                            usual_steps, s.slow_beyond);
     for (const auto& [step, parts] : of.slowest) {
       SlowStep slow;
       slow.number = step + 1;
       slow.range = {of.marks[step], of.marks[step + 1]};
-      slow.extra = ExtraOf(parts, 1, of.usual, usual_steps,
+      slow.extra = ExtraOf(parts, 1, usual, usual_steps,
                            slow.range.length() - s.p50);
       s.slowest.push_back(std::move(slow));
     }
@@ -209,7 +250,12 @@ void StepStatistics::Finish(Report* report) const {
                 FormatDuration(s.slow_beyond) + " beyond it";
       s.text += s.slow_extra.empty()
                     ? "; no part of it stands out."
-                    : "; more than in the others: " + Join(s.slow_extra) + ".";
+                    : "; more than in the others" +
+                          (by_second_ && of.looked_at.size() < s.slow
+                               ? ", by " + FormatCount(of.looked_at.size()) +
+                                     " of them: "
+                               : std::string(": ")) +
+                          Join(s.slow_extra) + ".";
     }
     report->steps.push_back(std::move(s));
   }

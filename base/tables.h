@@ -341,6 +341,24 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{24, "steps", kColumns, false};
 }  // namespace step_table
 
+// Rows of path and feed, summed by second and kind: the same columns and the
+// same sums in a tenth of the rows, for questions about a long time. A second
+// and kind may have several rows: they add up.
+namespace path_seconds_table {
+inline constexpr TableSchema kSchema{25, "path_seconds", path_table::kColumns,
+                                     false};
+}  // namespace path_seconds_table
+namespace feed_seconds_table {
+inline constexpr TableSchema kSchema{26, "feed_seconds", feed_table::kColumns,
+                                     false};
+}  // namespace feed_seconds_table
+
+// Rows of op_summary, summed by minute.
+namespace op_minutes_table {
+inline constexpr TableSchema kSchema{27, "op_minutes",
+                                     op_summary_table::kColumns, true};
+}  // namespace op_minutes_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
@@ -349,7 +367,9 @@ inline constexpr std::array kAllTables = {
     &path_table::kSchema,     &feed_table::kSchema,
     &split_table::kSchema,    &keyframe_table::kSchema,
     &sched_summary_table::kSchema, &op_summary_table::kSchema,
-    &nvtx_table::kSchema,     &step_table::kSchema};
+    &nvtx_table::kSchema,     &step_table::kSchema,
+    &path_seconds_table::kSchema, &feed_seconds_table::kSchema,
+    &op_minutes_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

@@ -98,18 +98,32 @@ class CopyJudge {
   MemoryRanges ranges_;
 };
 
-// Calls of one second, by function.
+constexpr int64_t kMinuteNs = 60 * kSecondNs;
+
+// Calls of one second, and of one minute, by function.
 class Summary {
  public:
   Summary(StoreWriter* writer, uint32_t process)
       : writer_(writer), process_(process) {
     rows_.schema = &op_summary_table::kSchema;
+    minute_rows_.schema = &op_minutes_table::kSchema;
   }
 
   struct Totals {
     uint64_t calls = 0, total = 0, outermost = 0, max = 0, first_uses = 0,
              first_use_ns = 0, errors = 0, bytes = 0;
     Histogram histogram;
+    void Add(const Totals& t) {
+      calls += t.calls;
+      total += t.total;
+      outermost += t.outermost;
+      max = std::max(max, t.max);
+      first_uses += t.first_uses;
+      first_use_ns += t.first_use_ns;
+      errors += t.errors;
+      bytes += t.bytes;
+      histogram.Merge(t.histogram);
+    }
   };
 
   // first_use: with the time that no first use around it holds already.
@@ -137,24 +151,42 @@ class Summary {
   }
 
   Status Flush() {
-    for (auto& [func, t] : totals_) {
-      const uint64_t row[] = {static_cast<uint64_t>(second_), func, t.calls,
+    const int64_t minute = second_ / kMinuteNs * kMinuteNs;
+    if (minute > minute_) {
+      INGERO_RETURN_IF_ERROR(FlushMinute());
+      minute_ = minute;
+    }
+    for (auto& [func, t] : totals_) minutes_[func].Add(t);
+    return Append(&totals_, second_, &rows_);
+  }
+  Status Finish() {
+    INGERO_RETURN_IF_ERROR(Flush());
+    INGERO_RETURN_IF_ERROR(FlushMinute());
+    INGERO_RETURN_IF_ERROR(writer_->PutRows(&rows_, process_));
+    return writer_->PutRows(&minute_rows_, process_);
+  }
+
+ private:
+  using ByFunction = std::map<uint32_t, Totals>;
+  Status FlushMinute() { return Append(&minutes_, minute_, &minute_rows_); }
+  Status Append(ByFunction* totals, int64_t begin, Rows* rows) {
+    for (auto& [func, t] : *totals) {
+      const uint64_t row[] = {static_cast<uint64_t>(begin), func, t.calls,
                               t.total, t.outermost, t.max, t.first_uses,
                               t.first_use_ns, t.errors, t.bytes};
       static_assert(std::size(row) == op_summary_table::kCount);
-      rows_.Append(row, t.histogram.Serialize());
+      rows->Append(row, t.histogram.Serialize());
     }
-    totals_.clear();
-    return rows_.size() >= kBlockRows / 4 ? Finish() : Status();
+    totals->clear();
+    return rows->size() >= kBlockRows / 4 ? writer_->PutRows(rows, process_)
+                                          : Status();
   }
-  Status Finish() { return writer_->PutRows(&rows_, process_); }
 
- private:
   StoreWriter* writer_;
   uint32_t process_;
-  Rows rows_;
-  int64_t second_ = INT64_MIN;
-  std::map<uint32_t, Totals> totals_;
+  Rows rows_, minute_rows_;
+  int64_t second_ = INT64_MIN, minute_ = INT64_MIN;
+  ByFunction totals_, minutes_;
 };
 
 // Depths in a stream count all recorded calls around. What is stored counts
@@ -342,7 +374,6 @@ Result<IngestedCalls> IngestCalls(const CudaStream& stream, const CudaTarget& ta
     ++count;
   }
   INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process, SortCalls));
-  INGERO_RETURN_IF_ERROR(summary.Flush());
   INGERO_RETURN_IF_ERROR(summary.Finish());
   return IngestedCalls{count, layers, damaged, violations};
 }

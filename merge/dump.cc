@@ -18,6 +18,11 @@
 namespace ingero::merge {
 namespace {
 
+bool IsOperations(const TableSchema& schema) {
+  return schema.id == op_summary_table::kSchema.id ||
+         schema.id == op_minutes_table::kSchema.id;
+}
+
 // One event a line: "calls t_ns=1 ..." or {"table":"calls","t_ns":1,...}.
 class Line {
  public:
@@ -98,7 +103,7 @@ void AddNames(const TraceReader& reader, const TableSchema& schema,
   if ((schema.id == split_table::kSchema.id &&
        row[split_table::kFunc] < reader.functions().size()))
     line->Text("name", reader.functions()[row[split_table::kFunc]].name);
-  if (schema.id == op_summary_table::kSchema.id &&
+  if (IsOperations(schema) &&
       row[op_summary_table::kFunc] < reader.functions().size())
     line->Text("name", reader.functions()[row[op_summary_table::kFunc]].name);
   if (schema.id == loss_table::kSchema.id) {
@@ -123,7 +128,7 @@ void DumpRow(const Sink& sink, const TableSchema& schema, uint32_t owner,
       line.Number(schema.columns[c].name, row[c]);
   }
   if (schema.has_text) {
-    if (schema.id == op_summary_table::kSchema.id) {
+    if (IsOperations(schema)) {
       // A histogram: its quantiles, not its bytes.
       if (auto h = Histogram::Parse(text); h.ok()) {
         line.Number("p50_ns", h->Quantile(0.5));

@@ -26,6 +26,7 @@
 #include "merge/cuda_ingest.h"
 #include "merge/kernel_ingest.h"
 #include "merge/recordings.h"
+#include "merge/second_folder.h"
 #include "merge/store_lock.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
@@ -38,6 +39,8 @@ namespace ingero::merge {
 namespace {
 
 constexpr size_t kBlockRows = 4096;
+// Results that wait for their block to be full, of all processes: 64 MiB.
+constexpr size_t kMostWaiting = 8u << 20;
 // More was not lost: the header is damaged.
 constexpr uint64_t kMostLost = uint64_t{1} << 48;
 
@@ -137,7 +140,7 @@ class ResultFile : public analysis::AttributionSink {
 
   // Flushes, then copies everything into the store.
   Status CopyTo(StoreWriter* writer) {
-    for (auto& [key, rows] : rows_) FlushRows(key.second, &rows);
+    FlushAll();
     INGERO_RETURN_IF_ERROR(std::move(status_));
     INGERO_RETURN_IF_ERROR(queue_->Flush());
     uint64_t at = 0;
@@ -161,12 +164,32 @@ class ResultFile : public analysis::AttributionSink {
     Rows& rows = rows_[{schema.id, owner}];
     rows.schema = &schema;
     rows.Append(row);
+    waiting_ += row.size();
     int64_t& longest = longest_[schema.name];
     longest = std::max(longest, length);
     if (rows.size() >= kBlockRows) FlushRows(owner, &rows);
+    if (waiting_ > kMostWaiting) FlushAll();
+  }
+  // Tables by second come after those that they sum.
+  void FlushAll() {
+    for (auto& [key, rows] : rows_) FlushRows(key.second, &rows);
+    rows_.clear();  // they hold what they once needed
+  }
+  void Sum(const Rows& rows, const TableSchema& schema, uint32_t owner) {
+    Rows& sums = rows_[{schema.id, owner}];
+    sums.schema = &schema;
+    const size_t before = sums.values.size();
+    folder_.Fold(rows, &sums);
+    waiting_ += sums.values.size() - before;
+    if (sums.size() >= kBlockRows) FlushRows(owner, &sums);
   }
   // Results come in any order; in a block they are by time.
   void FlushRows(uint32_t owner, Rows* rows) {
+    if (rows->schema == &path_table::kSchema)
+      Sum(*rows, path_seconds_table::kSchema, owner);
+    else if (rows->schema == &feed_table::kSchema)
+      Sum(*rows, feed_seconds_table::kSchema, owner);
+    waiting_ -= rows->values.size();
     if (status_.ok()) status_ = queue_->PutRows(rows, owner, SortByTime);
     rows->Clear();
   }
@@ -187,6 +210,8 @@ class ResultFile : public analysis::AttributionSink {
   uint64_t size_ = 0;
   Status status_;
   std::map<std::pair<uint16_t, uint32_t>, Rows> rows_;
+  size_t waiting_ = 0;  // values in rows_
+  SecondFolder folder_;
   std::map<std::string, int64_t> longest_;
   std::unique_ptr<BlockQueue> queue_;  // last: its thread uses fd_ and size_
 };

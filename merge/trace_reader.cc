@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 
 #include "base/tables.h"
 #include "base/text.h"
@@ -38,14 +39,21 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-int64_t FloorSecond(int64_t t) {
-  const int64_t s = t / kSecondNs * kSecondNs;
-  return t < s ? s - kSecondNs : s;
+constexpr int64_t kMinuteNs = 60 * kSecondNs;
+
+// So many blocks take longer to decode than a thread to begin.
+constexpr size_t kDecodeAhead = 16;
+
+int64_t FloorTo(int64_t unit, int64_t t) {
+  const int64_t floor = t / unit * unit;
+  return t < floor ? floor - unit : floor;
 }
-int64_t CeilSecond(int64_t t) {
-  const int64_t s = FloorSecond(t);
-  return s == t ? s : s + kSecondNs;
+int64_t CeilTo(int64_t unit, int64_t t) {
+  const int64_t floor = FloorTo(unit, t);
+  return floor == t ? floor : floor + unit;
 }
+int64_t FloorSecond(int64_t t) { return FloorTo(kSecondNs, t); }
+int64_t CeilSecond(int64_t t) { return CeilTo(kSecondNs, t); }
 
 uint32_t MinusOne(uint64_t v) {
   return v == 0 ? kNone : static_cast<uint32_t>(v - 1);
@@ -90,6 +98,23 @@ std::unique_ptr<Cursor<T>> MakeCursor(std::unique_ptr<RowCursor> rows,
                                                      std::move(decode));
 }
 
+// One after the other.
+template <typename T>
+class ChainCursor : public Cursor<T> {
+ public:
+  explicit ChainCursor(std::vector<std::unique_ptr<Cursor<T>>> parts)
+      : parts_(std::move(parts)) {}
+  bool Next(T* out) override {
+    for (; at_ < parts_.size(); parts_[at_++].reset())
+      if (parts_[at_]->Next(out)) return true;
+    return false;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Cursor<T>>> parts_;
+  size_t at_ = 0;
+};
+
 // What a row of [range) weighs within the window: the range is cut, the time
 // in proportion. False where they do not meet.
 bool ClipTo(Interval window, Interval* range, Ns* time) {
@@ -125,6 +150,8 @@ Result<std::unique_ptr<TraceReader>> TraceReader::Open(
   INGERO_ASSIGN_OR_RETURN(reader->file_, StoreFile::Open(data_path));
   const auto load = [&]() -> Status {
     if (verify == Verify::kKeys) {
+      // To be asked.
+      reader->decoders_ = std::thread::hardware_concurrency() > 1 ? 1 : 0;
       INGERO_ASSIGN_OR_RETURN(const bool known, reader->file_->VerifyKeys());
       if (!known) verify = Verify::kAll;
     }
@@ -394,22 +421,25 @@ std::unique_ptr<RowCursor> TraceReader::Cursor(
   class CountingCursor : public RowCursor {
    public:
     CountingCursor(const TraceReader* reader, const TableSchema& schema,
-                   std::vector<BlockRef> blocks, Interval window)
+                   std::vector<BlockRef> blocks, Interval window,
+                   size_t decoders)
         : RowCursor(
               schema, std::move(blocks), window,
               [file = reader->file_.get()](const BlockRef& ref,
                                            std::string* bytes) {
                 return file->Read(ref, bytes);
               },
-              0, reader->cache_.get()),
+              decoders, reader->cache_.get()),
           reader_(reader) {}
     ~CountingCursor() override { reader_->unreadable_ += damaged().size(); }
 
    private:
     const TraceReader* reader_;
   };
-  return std::make_unique<CountingCursor>(
-      this, schema, file_->Touching(blocks, window), window);
+  std::vector<BlockRef> touching = file_->Touching(blocks, window);
+  const size_t decoders = touching.size() >= kDecodeAhead ? decoders_ : 0;
+  return std::make_unique<CountingCursor>(this, schema, std::move(touching),
+                                          window, decoders);
 }
 
 Status TraceReader::ReadAll(const TableSchema& schema, Rows* rows) const {
@@ -594,9 +624,43 @@ Interval TraceReader::Widened(Interval window,
   return window;
 }
 
+Interval TraceReader::WholeSeconds(Interval window) const {
+  return {Ns(window.begin <= span_.begin ? FloorSecond(window.begin.value)
+                                         : CeilSecond(window.begin.value)),
+          Ns(window.end >= span_.end ? CeilSecond(window.end.value)
+                                     : FloorSecond(window.end.value))};
+}
+
+template <typename T, typename Decode>
+std::unique_ptr<analysis::Cursor<T>> TraceReader::Results(
+    const TableSchema& rows, const TableSchema& by_second, const Part& part,
+    Decode decode) const {
+  const auto of = [&](const TableSchema& schema, Interval window) {
+    return MakeCursor<T>(
+        Cursor(schema,
+               part.process == kNone ? file_->Table(schema.id)
+                                     : file_->Owner(schema.id, part.process),
+               Widened(window, schema)),
+        [=](const RowCursor& row, T* out) { return decode(row, window, out); });
+  };
+  const Interval whole = WholeSeconds(part.window.Clip(
+      {span_.begin, std::max(span_.begin, span_.end + Ns(1))}));
+  // An older store has none.
+  if (!part.by_second || whole.empty() || file_->Table(by_second.id).empty())
+    return of(rows, part.window);
+  // No row reaches over the border of a second.
+  std::vector<std::unique_ptr<analysis::Cursor<T>>> parts;
+  const Interval before{part.window.begin, whole.begin};
+  const Interval after{whole.end, part.window.end};
+  if (!before.empty()) parts.push_back(of(rows, before));
+  parts.push_back(of(by_second, whole));
+  if (!after.empty()) parts.push_back(of(rows, after));
+  return std::make_unique<ChainCursor<T>>(std::move(parts));
+}
+
 std::unique_ptr<analysis::Cursor<FeedInterval>> TraceReader::Feeds(
-    Interval window) const {
-  const auto decode = [window](const RowCursor& rows, FeedInterval* f) {
+    const Part& part) const {
+  const auto decode = [](const RowCursor& rows, Interval window, FeedInterval* f) {
     using namespace feed_table;
     const auto row = rows.row();
     *f = {};
@@ -608,15 +672,13 @@ std::unique_ptr<analysis::Cursor<FeedInterval>> TraceReader::Feeds(
     f->state = static_cast<FeedState>(row[kState]);
     return ClipTo(window, &f->range, &f->time);
   };
-  return MakeCursor<FeedInterval>(
-      Cursor(feed_table::kSchema, file_->Table(feed_table::kSchema.id),
-             Widened(window, feed_table::kSchema)),
-      decode);
+  return Results<FeedInterval>(feed_table::kSchema, feed_seconds_table::kSchema,
+                               part, decode);
 }
 
 std::unique_ptr<analysis::Cursor<PathCell>> TraceReader::Paths(
-    Interval window) const {
-  const auto decode = [window](const RowCursor& rows, PathCell* c) {
+    const Part& part) const {
+  const auto decode = [](const RowCursor& rows, Interval window, PathCell* c) {
     using namespace path_table;
     const auto row = rows.row();
     *c = {};
@@ -641,10 +703,8 @@ std::unique_ptr<analysis::Cursor<PathCell>> TraceReader::Paths(
                                        Ratio(c->time, whole));
     return true;
   };
-  return MakeCursor<PathCell>(
-      Cursor(path_table::kSchema, file_->Table(path_table::kSchema.id),
-             Widened(window, path_table::kSchema)),
-      decode);
+  return Results<PathCell>(path_table::kSchema, path_seconds_table::kSchema,
+                           part, decode);
 }
 
 std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
@@ -747,13 +807,8 @@ std::vector<Operation> TraceReader::Operations(Interval window) const {
   std::vector<Operation> out;
   window = window.Clip({span_.begin, span_.end + Ns(1)});
   if (window.empty()) return out;
-  // Whole seconds [first, last); at an end of the span everything there is
-  // lies in the window, so its broken second counts as whole.
-  int64_t first = window.begin <= span_.begin
-                      ? FloorSecond(window.begin.value)
-                      : CeilSecond(window.begin.value);
-  int64_t last = window.end >= span_.end ? CeilSecond(window.end.value)
-                                         : FloorSecond(window.end.value);
+  int64_t first = WholeSeconds(window).begin.value;
+  int64_t last = WholeSeconds(window).end.value;
   const bool whole = first < last;
   if (!whole) first = last = window.end.value;
 
@@ -763,25 +818,34 @@ std::vector<Operation> TraceReader::Operations(Interval window) const {
     AddCalls(*this, p, {window.begin, std::min(Ns(first), window.end)},
              &totals);
     if (whole) AddCalls(*this, p, {Ns(last), window.end}, &totals);
-    auto rows = Cursor(op_summary_table::kSchema,
-                       file_->Owner(op_summary_table::kSchema.id, p),
-                       {Ns(first), Ns(last)});
-    while (rows->Next()) {
-      using namespace op_summary_table;
-      const auto row = rows->row();
-      if (row[kFunc] >= functions_.size()) continue;
-      OpTotals& t = totals[static_cast<FuncIndex>(row[kFunc])];
-      t.calls += row[kCalls];
-      t.total += row[kTotalNs];
-      t.outermost += row[kOutermostNs];
-      t.max = std::max(t.max, row[kMaxNs]);
-      t.first_uses += row[kFirstUses];
-      t.first_use_ns += row[kFirstUseNs];
-      t.errors += row[kErrors];
-      t.bytes += row[kBytes];
-      auto histogram = Histogram::Parse(rows->text());
-      if (histogram.ok()) t.histogram.Merge(*histogram);
-    }
+    // A pruned store's first minute may be broken.
+    Interval minutes{Ns(CeilTo(kMinuteNs, first)), Ns(FloorTo(kMinuteNs, last))};
+    if (minutes.empty() ||
+        file_->Owner(op_minutes_table::kSchema.id, p).empty())
+      minutes = {Ns(last), Ns(last)};
+    const auto add = [&](const TableSchema& schema, Interval part) {
+      if (part.empty()) return;
+      auto rows = Cursor(schema, file_->Owner(schema.id, p), part);
+      while (rows->Next()) {
+        using namespace op_summary_table;
+        const auto row = rows->row();
+        if (row[kFunc] >= functions_.size()) continue;
+        OpTotals& t = totals[static_cast<FuncIndex>(row[kFunc])];
+        t.calls += row[kCalls];
+        t.total += row[kTotalNs];
+        t.outermost += row[kOutermostNs];
+        t.max = std::max(t.max, row[kMaxNs]);
+        t.first_uses += row[kFirstUses];
+        t.first_use_ns += row[kFirstUseNs];
+        t.errors += row[kErrors];
+        t.bytes += row[kBytes];
+        auto histogram = Histogram::Parse(rows->text());
+        if (histogram.ok()) t.histogram.Merge(*histogram);
+      }
+    };
+    add(op_summary_table::kSchema, {Ns(first), minutes.begin});
+    add(op_minutes_table::kSchema, minutes);
+    add(op_summary_table::kSchema, {minutes.end, Ns(last)});
     for (const auto& [func, t] : totals) {
       Operation op;
       op.func = func;

@@ -82,9 +82,9 @@ class TraceReader : public analysis::ReportSource,
   const analysis::TraceSource& trace() const override { return *this; }
   analysis::TraceFacts facts() const override;
   std::unique_ptr<analysis::Cursor<analysis::FeedInterval>> Feeds(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::PathCell>> Paths(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
       Interval window) const override;
   std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
@@ -140,6 +140,15 @@ class TraceReader : public analysis::ReportSource,
   Status Load();
   Status LoadLosses();
   Interval Widened(Interval window, const TableSchema& schema) const;
+  // The whole seconds of the window; at an end of the span everything there is
+  // lies in the window, so its broken second counts as whole. Empty: none.
+  Interval WholeSeconds(Interval window) const;
+  // Feeds() or Paths(): `rows` of one table, and those by second.
+  template <typename T, typename Decode>
+  std::unique_ptr<analysis::Cursor<T>> Results(const TableSchema& rows,
+                                               const TableSchema& by_second,
+                                               const analysis::Part& part,
+                                               Decode decode) const;
 
   std::unique_ptr<StoreFile> file_;
   Interval span_;
@@ -157,6 +166,7 @@ class TraceReader : public analysis::ReportSource,
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_process_tid_;
   mutable std::atomic<uint64_t> unreadable_{0};
   std::unique_ptr<BlockCache> cache_;
+  size_t decoders_ = 0;  // of a cursor over many blocks
 };
 
 // As OpenStore() of store_trace.h, for who needs more than the analysis sees.

@@ -451,7 +451,14 @@ Table Switches(std::shared_ptr<Names> n) {
   return table;
 }
 
-Table Path(std::shared_ptr<Names> n) {
+// Of results, cell by cell or summed by second.
+double RowsOfResults(const TraceReader& reader, const TableSchema& cells,
+                     const TableSchema& seconds, bool by_second) {
+  const double sums = by_second ? RowsOf(reader, seconds) : 0;
+  return sums > 0 ? sums : RowsOf(reader, cells);
+}
+
+Table Path(std::shared_ptr<Names> n, bool by_second) {
   using analysis::PathCell;
   std::vector<Column<PathCell>> columns = {
       {{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
@@ -498,9 +505,14 @@ Table Path(std::shared_ptr<Names> n) {
        [](const PathCell& c) { return Text(analysis::SyscallName(c.syscall)); }},
   };
   Table table = MakeTable<PathCell>(
-      "path", "critical path of the starved time: who, in which state, why",
-      std::move(columns), [n](const Filter& filter) {
-        return From<PathCell>(n->reader().Paths(n->Clip(filter.window)));
+      by_second ? "path_seconds" : "path",
+      by_second
+          ? "path, summed by second and kind: the same sums, in fewer rows"
+          : "critical path of the starved time: who, in which state, why",
+      std::move(columns), [n, by_second](const Filter& filter) {
+        analysis::Part part(n->Clip(filter.window));
+        part.by_second = by_second;
+        return From<PathCell>(n->reader().Paths(part));
       });
   // Cells are clipped to a window: not what was asked, so it is not used.
   table.scan = [scan = table.scan](const Filter& filter) {
@@ -508,11 +520,12 @@ Table Path(std::shared_ptr<Names> n) {
     all.window = kAlways;
     return scan(all);
   };
-  table.rows = RowsOf(n->reader(), path_table::kSchema);
+  table.rows = RowsOfResults(n->reader(), path_table::kSchema,
+                             path_seconds_table::kSchema, by_second);
   return table;
 }
 
-Table Feed(std::shared_ptr<Names> n) {
+Table Feed(std::shared_ptr<Names> n, bool by_second) {
   using analysis::FeedInterval;
   std::vector<Column<FeedInterval>> columns = {
       {{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
@@ -535,11 +548,16 @@ Table Feed(std::shared_ptr<Names> n) {
        [](const FeedInterval& f) { return Int(f.intervals); }},
   };
   Table table = MakeTable<FeedInterval>(
-      "feed", "what each process had for its GPU to do", std::move(columns),
-      [n](const Filter&) {
-        return From<FeedInterval>(n->reader().Feeds(n->Clip(kAlways)));
+      by_second ? "feed_seconds" : "feed",
+      by_second ? "feed, summed by second and state"
+                : "what each process had for its GPU to do",
+      std::move(columns), [n, by_second](const Filter&) {
+        analysis::Part part(n->Clip(kAlways));
+        part.by_second = by_second;
+        return From<FeedInterval>(n->reader().Feeds(part));
       });
-  table.rows = RowsOf(n->reader(), feed_table::kSchema);
+  table.rows = RowsOfResults(n->reader(), feed_table::kSchema,
+                             feed_seconds_table::kSchema, by_second);
   return table;
 }
 
@@ -824,11 +842,11 @@ std::vector<Column<Row>> StretchColumns(std::shared_ptr<Names> n,
         using enum analysis::FeedState;
         s.fed.emplace();
         analysis::FeedInterval f;
-        for (auto feeds = n->reader().Feeds({s.begin, s.begin + s.length});
-             feeds->Next(&f);)
-          if (f.process == s.process)
-            (*s.fed)[f.state == kBusy ? 1 : f.state == kUnknown ? 2 : 0] +=
-                f.time;
+        analysis::Part part(Interval{s.begin, s.begin + s.length});
+        part.process = s.process;
+        for (auto feeds = n->reader().Feeds(part); feeds->Next(&f);)
+          (*s.fed)[f.state == kBusy ? 1 : f.state == kUnknown ? 2 : 0] +=
+              f.time;
       }
       return Int((*s.fed)[which]);
     };
@@ -1213,10 +1231,10 @@ constexpr View kViews[] = {
      "gpu_unknown_ns FROM steps ORDER BY duration_ns DESC"},
     {"starvation", "starved time by process and reason",
      "SELECT pid, reason, state, sum(ns) AS ns, sum(ns * known) AS known_ns, "
-     "count(*) AS cells FROM path GROUP BY pid, reason, state "
+     "sum(stretches) AS stretches FROM path_seconds GROUP BY pid, reason, state "
      "ORDER BY ns DESC"},
     {"cpu_holders", "who held the CPUs that the starved path waited for",
-     "SELECT pid, culprit_pid, culprit_name, sum(ns) AS ns FROM path WHERE "
+     "SELECT pid, culprit_pid, culprit_name, sum(ns) AS ns FROM path_seconds WHERE "
      "reason = 'waiting-for-cpu' GROUP BY pid, culprit_pid, culprit_name "
      "ORDER BY ns DESC"},
     {"process_time", "what each process did with its time",
@@ -1237,8 +1255,8 @@ constexpr View kViews[] = {
 std::vector<Table> StoreTables(const TraceReader& reader) {
   auto n = std::make_shared<Names>(reader);
   return {Calls(n),   Switches(n),   Operations(n), OperationSeconds(n),
-          Feed(n),    Path(n),       Splits(n),     SchedSeconds(n),
-          Processes(n), Threads(n),  System(n),     Tasks(n),
+          Feed(n, false), Path(n, false), Feed(n, true), Path(n, true),
+          Splits(n),  SchedSeconds(n), Processes(n), Threads(n),  System(n),     Tasks(n),
           Nvtx(n),    Steps(n),      NvtxSteps(n),  KernelNames(n),
           Findings(n), Losses(n),    Coverage(n),   Streams(n)};
 }

@@ -11,8 +11,6 @@
 namespace ingero::analysis {
 namespace {
 
-constexpr Ns kTinyGap{50'000};
-
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   // Many tiny gaps between launches: the host cannot submit fast enough.
   const bool launching =
@@ -23,7 +21,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
                  cell.state == ThreadState::kRunning &&
                  context.IsOwn(cell.thread) &&
                  cell.time.value <
-                     kTinyGap.value * static_cast<int64_t>(cell.stretches)
+                     kShortStretch.value * static_cast<int64_t>(cell.stretches)
              ? left
              : Ns(0);
 }
@@ -37,7 +35,7 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The host spent " + context.Lost(tally) +
       " getting from one kernel launch to the next in steps of under " +
-      FormatDuration(kTinyGap) +
+      FormatDuration(kShortStretch) +
       "; if the kernels are as short, the GPU waits for launches.";
   AddEvidence(finding, "launch_steps_per_s", per_second, "1/s",
               FormatCount(static_cast<uint64_t>(per_second)) +

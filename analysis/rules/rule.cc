@@ -36,10 +36,8 @@ bool Context::InTree(ThreadIndex thread) const {
   if (p == kNone) return false;
   if (p == facts.process || Descends(p, facts.process)) return true;
   // Ranks of one job: all below one process that uses CUDA itself.
-  for (ProcessIndex a = 0; a < report.processes.size(); ++a)
-    if (report.processes[a].has_cuda && a != facts.process &&
-        Descends(facts.process, a) && (p == a || Descends(p, a)))
-      return true;
+  for (const ProcessIndex a : facts.above)
+    if (p == a || Descends(p, a)) return true;
   return false;
 }
 

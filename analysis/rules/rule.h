@@ -46,6 +46,7 @@ struct ProcessFacts {
   Ns known;     // starved for certain: path cells of certainty kKnown
   Ns possible;  // path cells of certainty kPossible
   std::set<ProcessIndex> on_path;  // processes that the path runs through
+  std::vector<ProcessIndex> above;  // that use CUDA, and it descends from
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
   // Descendants that lived for less than kShortLife, where there were at least
@@ -75,7 +76,7 @@ struct Tally {
   std::map<ThreadIndex, Ns> culprits;  // who held the CPU
   std::map<FuncIndex, Ns> functions;
   std::map<int16_t, Ns> syscalls;
-  std::map<int64_t, Ns> buckets;  // by kBucket of time
+  std::map<int64_t, Ns> buckets;  // by a unit of time, kBucket or longer
   // Part of possible: the GPU starved for certain, but a CPU quota may be why,
   // and the recording does not tell the two apart.
   Ns maybe_quota;

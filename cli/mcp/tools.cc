@@ -680,7 +680,8 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
            SlowestCalls),
       tool("run_sql", "Ask in SQL",
            "One SELECT (SQLite) over the store, read only. Tables: calls, "
-           "switches, operations, operation_seconds, feed, path, call_splits, "
+           "switches, operations, operation_seconds, feed, path, feed_seconds, "
+           "path_seconds (the same by second: for sums), call_splits, "
            "sched_seconds, processes, threads, system, tasks, nvtx, steps, "
            "nvtx_steps, kernels, findings, losses, coverage, streams; views: "
            "wakes, page_allocs, gpu, slow_steps, starvation, cpu_holders, "

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "merge/dump.h"
 #include "merge/store_trace.h"
@@ -984,11 +985,117 @@ TEST(Merge, AttributionIsStored) {
   // Half of the window, about half of the idle time.
   Ns half;
   const Interval span = store->trace().span();
-  feeds = store->Feeds({span.begin, span.begin + span.length() / 2});
+  feeds = store->Feeds(
+      Interval{span.begin, span.begin + span.length() / 2});
   while (feeds->Next(&feed))
     if (feed.state == analysis::FeedState::kIdle) half += feed.time;
   EXPECT_NEAR(static_cast<double>(half.value),
               static_cast<double>(idle.value) / 2, 20.0 * kMs);
+}
+
+// Steps of a second each, every 7th of them slow: the host computes for longer.
+void AddSteps(CudaStreamBuilder* s, int steps) {
+  uint64_t t = kT0;
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < 3; ++k) {
+      CudaStreamBuilder::CallSpec launch;
+      launch.start = t + static_cast<uint64_t>(k) * 20'000;
+      launch.duration = 10'000;
+      launch.words = {0x1000, 0};
+      s->Call(10, kLaunch, launch);
+    }
+    s->Call(10, kSync, t + 100'000, 300 * kMs);
+    t += static_cast<uint64_t>(i % 7 == 6 ? 2600 : 1000) * kMs;
+  }
+}
+
+TEST(Merge, SumsBySecondAreThoseOfTheCells) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  AddSteps(&s, 300);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  const Interval span = store->trace().span();
+  // Whole, from within a second, and less than one second.
+  for (const Interval window :
+       {span, Interval{span.begin + Ns(1'234'567'891), span.end - Ns(777)},
+        Interval{span.begin + Ns(300 * kMs), span.begin + Ns(800 * kMs)}}) {
+    using Kind = std::tuple<uint32_t, int, int, int, uint32_t>;
+    std::map<Kind, std::pair<int64_t, uint64_t>> cells, seconds;
+    std::map<std::pair<uint32_t, int>, int64_t> feeds, feed_seconds;
+    size_t rows = 0, fewer = 0;
+    for (const bool by_second : {false, true}) {
+      analysis::Part part(window);
+      part.by_second = by_second;
+      auto paths = store->Paths(part);
+      for (analysis::PathCell c; paths->Next(&c);) {
+        auto& sum = (by_second ? seconds : cells)[Kind(
+            c.thread, static_cast<int>(c.state), static_cast<int>(c.reason),
+            static_cast<int>(c.certainty), c.func)];
+        sum.first += c.time.value;
+        sum.second += c.stretches;
+        EXPECT_EQ(c.range.Clip(window), c.range);
+        ++(by_second ? fewer : rows);
+      }
+      auto fed = store->Feeds(part);
+      for (analysis::FeedInterval f; fed->Next(&f);)
+        (by_second ? feed_seconds : feeds)[{
+            f.device, static_cast<int>(f.state)}] += f.time.value;
+    }
+    EXPECT_EQ(cells, seconds);
+    EXPECT_EQ(feeds, feed_seconds);
+    EXPECT_FALSE(cells.empty());
+    if (window == span) {
+      EXPECT_LT(fewer * 10, rows);
+    }
+  }
+}
+
+class NoSink : public analysis::TimeSink {
+ public:
+  void OnFeed(const analysis::FeedInterval&) override {}
+  void OnCause(const analysis::PathCell&, const char*, Ns) override {}
+};
+
+TEST(Merge, ALongTimeIsExplainedFromSumsAsFromCells) {
+  TempDir dir;
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  AddSteps(&s, 300);
+  s.Write(dir / "cuda-10-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  NoSink sink;  // who wants to know when sees cells
+  analysis::ReportOptions options;
+  const analysis::Report sums = analysis::BuildReport(*store, options);
+  options.sink = &sink;
+  const analysis::Report cells = analysis::BuildReport(*store, options);
+  EXPECT_EQ(sums.verdict, cells.verdict);
+  ASSERT_EQ(sums.findings.size(), cells.findings.size());
+  ASSERT_FALSE(sums.findings.empty());
+  for (size_t i = 0; i < sums.findings.size(); ++i) {
+    EXPECT_EQ(sums.findings[i].id, cells.findings[i].id);
+    EXPECT_EQ(sums.findings[i].lost, cells.findings[i].lost);
+    EXPECT_EQ(sums.findings[i].claim, cells.findings[i].claim);
+  }
+  ASSERT_EQ(sums.steps.size(), 1u);
+  ASSERT_EQ(cells.steps.size(), 1u);
+  const analysis::StepSummary &a = sums.steps[0], &b = cells.steps[0];
+  EXPECT_EQ(a.slow, 42u);
+  EXPECT_EQ(a.text, b.text);
+  EXPECT_NEAR(static_cast<double>(a.starved.value),
+              static_cast<double>(b.starved.value), 1e3);
+  ASSERT_EQ(a.slow_extra.size(), b.slow_extra.size());
+  ASSERT_FALSE(a.slow_extra.empty());
+  for (size_t i = 0; i < a.slow_extra.size(); ++i) {
+    EXPECT_EQ(a.slow_extra[i].part, b.slow_extra[i].part);
+    EXPECT_NEAR(static_cast<double>(a.slow_extra[i].time.value),
+                static_cast<double>(b.slow_extra[i].time.value),
+                0.01 * static_cast<double>(b.slow_beyond.value));
+  }
+  EXPECT_EQ(a.slowest.size(), b.slowest.size());
 }
 
 // A counter that differs between CPUs: the thread was moved within a call.

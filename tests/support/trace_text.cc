@@ -489,10 +489,11 @@ MemoryReportSource::MemoryReportSource(const MemoryTrace& trace)
 namespace {
 
 template <typename T>
-std::vector<T> Clipped(const std::vector<T>& rows, Interval window) {
+std::vector<T> Clipped(const std::vector<T>& rows, const Part& asked) {
   std::vector<T> out;
   for (T row : rows) {
-    const Interval part = row.range.Clip(window);
+    if (asked.process != kNone && row.process != asked.process) continue;
+    const Interval part = row.range.Clip(asked.window);
     if (part.empty()) continue;
     const double share = Ratio(part.length(), row.range.length());
     if (share < 1) {
@@ -508,15 +509,15 @@ std::vector<T> Clipped(const std::vector<T>& rows, Interval window) {
 }  // namespace
 
 std::unique_ptr<Cursor<FeedInterval>> MemoryReportSource::Feeds(
-    Interval window) const {
+    const Part& part) const {
   return std::make_unique<VectorCursor<FeedInterval>>(
-      Clipped(attributed_.feeds, window));
+      Clipped(attributed_.feeds, part));
 }
 
 std::unique_ptr<Cursor<PathCell>> MemoryReportSource::Paths(
-    Interval window) const {
+    const Part& part) const {
   return std::make_unique<VectorCursor<PathCell>>(
-      Clipped(attributed_.paths, window));
+      Clipped(attributed_.paths, part));
 }
 
 std::unique_ptr<Cursor<CallSplit>> MemoryReportSource::Splits(

@@ -109,9 +109,9 @@ class MemoryReportSource : public analysis::ReportSource {
   const analysis::TraceSource& trace() const override { return trace_; }
   analysis::TraceFacts facts() const override { return trace_.facts; }
   std::unique_ptr<analysis::Cursor<analysis::FeedInterval>> Feeds(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::PathCell>> Paths(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
       Interval window) const override;
   std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
