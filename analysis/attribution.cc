@@ -153,6 +153,9 @@ struct DeviceWork {
 struct Checkpoint {
   FeedingModel model;
   std::vector<Call> open;  // calls under way, by begin
+  size_t Bytes() const {
+    return sizeof(*this) + model.Bytes() + open.size() * sizeof(Call);
+  }
 };
 
 // A call that crosses a border, its newer parts summed.
@@ -189,6 +192,7 @@ class Attributor {
         sink_(sink),
         progress_(progress),
         will_read_(options.will_read),
+        most_checkpoint_bytes_(options.most_checkpoint_bytes),
         traits_(MakeFuncTraits(trace.functions())),
         borders_(Borders(trace, options)),
         timelines_(trace),
@@ -207,10 +211,9 @@ class Attributor {
       });
     for (ProcessIndex p = 0; p < trace_.processes().size(); ++p) {
       if (!Feeds(p)) continue;
-      ProcessWork w;
-      w.process = p;
-      Forward(&w);
-      if (!w.checkpoints.empty()) work.push_back(std::move(w));
+      work.emplace_back().process = p;
+      Forward(&work);
+      if (work.back().checkpoints.empty()) work.pop_back();
     }
     if (progress_) progress_(0.2);
     if (will_read_) will_read_(SecondPass(work));
@@ -308,19 +311,35 @@ class Attributor {
     return true;
   }
 
-  void Forward(ProcessWork* w) {
+  // Of the last of them.
+  void Forward(std::vector<ProcessWork>* work) {
+    ProcessWork* const w = &work->back();
     FeedingModel model(&traits_);
     StepFinder steps;
     std::vector<Call> open;
     size_t window = 0;
     Ns last_end{INT64_MIN};
-    const auto enter = [&](size_t to) {
+    const auto keep = [&] {
+      model.Trim();
+      w->checkpoints.push_back({window, Checkpoint{model, open}});
+      checkpoint_bytes_ += w->checkpoints.back().second.Bytes();
+    };
+    // To the window where `t` lies, or the last one before `t` ends.
+    const auto enter = [&](Ns t, bool ends) {
+      const auto later = [&] {
+        return window + 2 < borders_.size() &&
+               (ends ? t > borders_[window + 1] : t >= borders_[window + 1]);
+      };
       // Windows between two calls matter too: starvation goes on in them.
-      while (window < to) {
+      while (later()) {
         ++window;
         const Ns border = borders_[window];
         std::erase_if(open, [&](const Call& c) { return c.end <= border; });
-        w->checkpoints.push_back({window, Checkpoint{model, open}});
+        if (!w->checkpoints.empty()) keep();
+        if (checkpoint_bytes_ > most_checkpoint_bytes_ && borders_.size() > 3) {
+          JoinWindows(work);
+          window /= 2;
+        }
       }
     };
     auto cursor = trace_.Calls(w->process, Everything());
@@ -342,13 +361,8 @@ class Attributor {
                  IsSubmission(traits_[call.func].call_class)) {
         ++since_first_use;
       }
-      size_t at = window;
-      while (at + 2 < borders_.size() && call.begin >= borders_[at + 1]) ++at;
-      if (w->checkpoints.empty()) {
-        window = at;
-        w->checkpoints.push_back({window, Checkpoint{model, open}});
-      }
-      enter(at);
+      enter(call.begin, false);
+      if (w->checkpoints.empty()) keep();
       model.OnCall(call, nullptr);
       steps.OnCall(call, traits_[call.func]);
       if (window + 2 < borders_.size() && call.end > borders_[window + 1])
@@ -361,13 +375,31 @@ class Attributor {
     if (w->checkpoints.empty()) return;  // no calls
     w->step = steps.Find();
     if (w->step) w->step_calls = w->step->calls;
-    size_t at = window;
-    while (at + 2 < borders_.size() && last_end > borders_[at + 1]) ++at;
-    enter(at);
+    enter(last_end, true);
     // A source whose calls outlast its span is cut, never trusted.
     w->last_end = std::min(last_end, trace_.span().end + Ns(1));
     for (ThreadIndex t : model.submitters())
       if (t < submits_.size()) submits_[t] = 1;
+  }
+
+  // Each window with the next newer one: every second checkpoint goes.
+  void JoinWindows(std::vector<ProcessWork>* work) {
+    std::vector<Ns> borders;
+    for (size_t i = 0; i + 1 < borders_.size(); i += 2)
+      borders.push_back(borders_[i]);
+    borders.push_back(borders_.back());
+    borders_ = std::move(borders);
+    checkpoint_bytes_ = 0;
+    for (ProcessWork& w : *work) {
+      std::vector<std::pair<size_t, Checkpoint>> kept;
+      for (auto& [window, checkpoint] : w.checkpoints) {
+        // The first one is of a model that has seen nothing, wherever it begins.
+        if (window % 2 != 0 && !kept.empty()) continue;
+        kept.emplace_back(window / 2, std::move(checkpoint));
+        checkpoint_bytes_ += kept.back().second.Bytes();
+      }
+      w.checkpoints = std::move(kept);
+    }
   }
 
   void Backward(ProcessWork* w, Interval window, Checkpoint* start) {
@@ -694,6 +726,7 @@ class Attributor {
   AttributionSink* sink_;
   const Progress& progress_;
   const std::function<void(NextWanted)>& will_read_;
+  const size_t most_checkpoint_bytes_;
   std::vector<FuncTraits> traits_;
   std::vector<Ns> borders_;
   Timelines timelines_;
@@ -703,6 +736,7 @@ class Attributor {
   std::vector<uint8_t> submits_;
   std::vector<Call> calls_here_;
   std::vector<FeedPiece> pieces_;
+  size_t checkpoint_bytes_ = 0;
   Impossible impossible_;
 };
 

@@ -160,6 +160,9 @@ struct AttributeOptions {
   Ns window{200'000'000};
   // Exactly this window, even where keyframes suggest a longer one (tests).
   bool exact_window = false;
+  // Of the states at the windows' begins, together: more of them, and there are
+  // half as many windows.
+  size_t most_checkpoint_bytes = 96u << 20;
   // Told before each pass, so that rows can be read ahead, and with nullptr
   // after the last: what was given before is not called any more.
   std::function<void(NextWanted)> will_read;

@@ -413,6 +413,27 @@ bool FeedingModel::WaitsForAll(const FuncTraits& traits,
   return only_one || (own_ == 0 && !thread.own_context);
 }
 
+void FeedingModel::Trim() {
+  if (events_.size() < trim_at_) return;
+  // To wait for what has been reached is to wait for nothing.
+  std::erase_if(events_, [&](const auto& event) {
+    const Event& e = event.second;
+    return e.position <= devices_[e.device].streams[e.stream].drained;
+  });
+  trim_at_ = std::clamp<size_t>(2 * events_.size(), 64, kMaxEvents);
+}
+
+size_t FeedingModel::Bytes() const {
+  // A node of the map, and its share of the buckets.
+  constexpr size_t kEntry = sizeof(std::pair<uint64_t, Event>) + 24;
+  size_t bytes = sizeof(*this) + devices_.size() * sizeof(Device) +
+                 threads_.size() * sizeof(ThreadCalls) +
+                 submitters_.size() * sizeof(ThreadIndex) +
+                 events_.size() * kEntry + ends_.size() * sizeof(End);
+  for (const Device& d : devices_) bytes += d.streams.size() * sizeof(Stream);
+  return bytes;
+}
+
 void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
   AdvanceTo(call.begin, out);
   last_end_ = std::max(last_end_, call.end);
@@ -507,6 +528,7 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
       if (call.captured || !ok) return;
       Device& d = At(device);
       const uint32_t stream = StreamIndex(d, call.stream);
+      if (events_.size() >= kMaxEvents) Trim();
       // Forgetting events only makes the answer "unknown" more often.
       if (events_.size() >= kMaxEvents) events_.clear();
       events_[call.object] = {device, stream, d.streams[stream].submitted};

@@ -12,7 +12,8 @@
 // run again from their begin.
 //
 // Units: positions count submissions per device.
-// Memory: grows with live streams and events (at most kMaxEvents), not time.
+// Memory: grows with live streams and events that the GPU may still have to
+// reach (at most kMaxEvents), not time.
 #ifndef INGERO_ANALYSIS_FEEDING_H_
 #define INGERO_ANALYSIS_FEEDING_H_
 
@@ -56,7 +57,7 @@ inline constexpr uint64_t kQueueDepth = 1000;
 inline constexpr int64_t kBlockedLaunchFactor = 10;
 // A smaller copy says nothing about data being prepared.
 inline constexpr uint64_t kDataCopyMin = 64 * 1024;
-inline constexpr size_t kMaxEvents = 65536;
+inline constexpr size_t kMaxEvents = 8192;
 // A synchronising thread that runs again looks at the GPU at once: where the
 // call then goes on for longer than this, the GPU had not finished before.
 inline constexpr Ns kSyncTail{100'000};
@@ -96,6 +97,10 @@ class FeedingModel {
 
   Ns last_end() const { return last_end_; }
   bool started() const;
+  // Lets go of what can't change an answer any more.
+  void Trim();
+  // About what a copy takes.
+  size_t Bytes() const;
   // Threads that have submitted work.
   const std::vector<ThreadIndex>& submitters() const { return submitters_; }
 
@@ -181,6 +186,7 @@ class FeedingModel {
   size_t last_thread_ = 0;
   std::vector<ThreadIndex> submitters_;
   std::unordered_map<uint64_t, Event> events_;
+  size_t trim_at_ = 64;  // events
   std::vector<End> ends_;  // heap, earliest first
   uint64_t order_ = 0;
   // Handles of contexts; `several`: of another handle than the first.

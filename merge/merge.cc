@@ -818,6 +818,10 @@ Result<MergeSummary> Merger::Run() {
   INGERO_RETURN_IF_ERROR(WriteEvents(writer.get()));
   INGERO_RETURN_IF_ERROR(WriteDescription(writer.get()));
   INGERO_RETURN_IF_ERROR(writer->Flush());
+  // The store has all of it.
+  lives_ = {};
+  cuda_.clear();
+  kernel_streams_.clear();
   {
     INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(next, false));
     reader->KeepBlocks();

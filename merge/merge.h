@@ -6,12 +6,12 @@
 // Threads: one merge per store at a time (a second is told); readers of the
 // store are never disturbed. Besides the caller's there are some that decode and
 // one that writes.
-// Memory: under 512 MiB. A decoded block (0.6 MiB) for each CPU recorded and two
-// for each decoder; the switches and calls of one window of the attribution
-// (about 16,384 switches, or 0.2 s where more come in that time); 64 KiB for
-// each thread that makes calls at one time; an entry for each block of a stream
-// (200 bytes for 64 KiB) and for each process and thread that lived. Errors: Status; damage in a stream is
-// counted as a loss and reading goes on.
+// Memory: under 512 MiB, up to 256 CPUs and 300,000 lives. A decoded block (0.6
+// MiB) for each CPU and two for each decoder; switches and calls of one window of
+// the attribution (16,384 switches, or those of 0.2 s), 96 MiB of states at most
+// and 64 of results; 64 KiB a thread that makes calls at one time; 200 bytes a
+// block of a stream; 0.6 KiB for each process and thread that lived.
+// Errors: Status; damage in a stream is counted as a loss and reading goes on.
 #ifndef INGERO_MERGE_MERGE_H_
 #define INGERO_MERGE_MERGE_H_
 

@@ -309,6 +309,11 @@ TEST_P(AttributionPropertyTest, SumsHoldAndWindowsDoNotMatter) {
   }
   SCOPED_TRACE("windows at keyframes");
   ExpectSame(whole, RunAttribution(trace, kMillisecond * 30, false));
+  // Windows are joined while there are too many states at their begins.
+  for (size_t bytes : {1, 4000, 20'000}) {
+    SCOPED_TRACE("states of " + std::to_string(bytes) + " bytes");
+    ExpectSame(whole, RunAttribution(trace, kMillisecond * 10, true, bytes));
+  }
 }
 
 TEST_P(AttributionPropertyTest, HiddenSwitches) {

@@ -327,5 +327,51 @@ TEST(FeedingTest, ACheckpointGoesOnAsTheOriginal) {
     EXPECT_EQ(whole[first.size() + i].range, rest[i].range);
 }
 
+// A program that records an event a step, each a new one, and waits for all
+// work now and then, does not make the model larger and larger.
+TEST(FeedingTest, EventsThatTheGpuHasReachedAreForgotten) {
+  std::vector<analysis::Function> functions = {
+      {"cudaLaunchKernel", analysis::Layer::kRuntime,
+       analysis::CallClass::kLaunch},
+      {"cudaEventRecord", analysis::Layer::kRuntime,
+       analysis::CallClass::kEventRecord},
+      {"cudaEventSynchronize", analysis::Layer::kRuntime,
+       analysis::CallClass::kSyncEvent},
+      {"cudaStreamSynchronize", analysis::Layer::kRuntime,
+       analysis::CallClass::kSyncStream}};
+  const auto traits = analysis::MakeFuncTraits(functions);
+  FeedingModel kept(&traits), trimmed(&traits);
+  std::vector<FeedPiece> pieces, same;
+  size_t most = 0;
+  const auto call = [&](int64_t at_us, uint32_t func, uint64_t object) {
+    analysis::Call c;
+    c.begin = Ns(at_us * 1000);
+    c.end = c.begin + Ns(500);
+    c.thread = 0;
+    c.func = func;
+    c.object = object;
+    kept.OnCall(c, &pieces);
+    trimmed.OnCall(c, &same);
+    trimmed.Trim();
+    most = std::max(most, trimmed.Bytes());
+  };
+  for (int64_t i = 0; i < 5000; ++i) {
+    call(10 * i, 0, 1);
+    call(10 * i + 1, 1, static_cast<uint64_t>(i));
+    // One that was reached long ago, and one that may not have been.
+    call(10 * i + 2, 2, static_cast<uint64_t>(i / 2));
+    if (i % 16 == 0) call(10 * i + 3, 2, static_cast<uint64_t>(i - 1));
+    if (i % 50 == 49) call(10 * i + 4, 3, 0);
+  }
+  ASSERT_GT(pieces.size(), 1000u);
+  ASSERT_EQ(pieces.size(), same.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_EQ(pieces[i].range, same[i].range);
+    EXPECT_EQ(pieces[i].state, same[i].state);
+  }
+  EXPECT_GT(kept.Bytes(), 5000 * sizeof(uint64_t));
+  EXPECT_LT(most, 20'000u);
+}
+
 }  // namespace
 }  // namespace ingero::testing

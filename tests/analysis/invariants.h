@@ -13,9 +13,11 @@
 namespace ingero::testing {
 
 inline Attributed RunAttribution(const MemoryTrace& trace, Ns window,
-                                 bool exact) {
+                                 bool exact,
+                                 size_t checkpoint_bytes = SIZE_MAX) {
   Attributed out;
   analysis::AttributeOptions options;
+  options.most_checkpoint_bytes = checkpoint_bytes;
   options.window = window;
   options.exact_window = exact;
   analysis::Attribute(trace, &out, nullptr, options);
