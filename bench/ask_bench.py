@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What asking a store costs, by the number of its events.
 
-  ask_bench.py --ingero I [--runs N] [--plot FILE.svg] STORE...
+  ask_bench.py --ingero I [--runs N] [--json FIGURES.json] STORE...
 
 Each command is a process of its own (what merge stored is all there is
 beforehand; the file is in the page cache, as after a merge). Printed are the
 median and the worst time of N runs, and the most memory (VmHWM).
-The plot needs matplotlib.
+bench/plot_ask.py draws the figures.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ingero", required=True)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--plot")
+    parser.add_argument("--json")
     parser.add_argument("stores", nargs="+")
     options = parser.parse_args()
     # The memory of a child that has not run exec yet is this process's.
@@ -52,8 +52,8 @@ def main():
                            ("explain 10 s", ["explain", *window]),
                            ("stats", ["stats"]),
                            ("stats 10 s", ["stats", *window]),
-                           ("query operations",
-                            ["query", "SELECT * FROM operations"])):
+                           ("query starvation",
+                            ["query", "SELECT * FROM starvation"])):
             times = [run([options.ingero, args[0], "--db", store, *args[1:]])
                      for _ in range(options.runs)]
             wall = sorted(t[0] for t in times)
@@ -66,23 +66,16 @@ def main():
                   f"{results[name][-1][1]:.3f} s (worst "
                   f"{results[name][-1][2]:.3f}, CPU {results[name][-1][4]:.3f}"
                   f"), {results[name][-1][3]:.0f} MiB", flush=True)
-    if options.plot:
-        import matplotlib
-        matplotlib.use("svg")
-        from matplotlib import pyplot
-        figure, axes = pyplot.subplots(figsize=(6, 4))
+    if options.json:
+        questions = []
         for name, rows in results.items():
-            line, = axes.plot([r[0] for r in rows], [r[1] for r in rows],
-                              marker="o", label=name)
+            questions.append({"name": name, "points": [
+                {"events": r[0], "wall_s": r[1], "worst_s": r[2],
+                 "cpu_s": r[4], "mib": r[3]} for r in rows]})
             if name in BUDGETS_S:
-                axes.axhline(BUDGETS_S[name], color=line.get_color(),
-                             linestyle=":", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel="events in the store",
-                 ylabel="seconds (dotted: budget)")
-        axes.legend()
-        axes.grid(alpha=0.3)
-        figure.tight_layout()
-        figure.savefig(options.plot, metadata={"Date": None})
+                questions[-1]["budget_s"] = BUDGETS_S[name]
+        with open(options.json, "w", encoding="utf-8") as f:
+            json.dump({"questions": questions}, f, indent=1)
 
 
 if __name__ == "__main__":

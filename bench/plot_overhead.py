@@ -15,6 +15,21 @@ LABELS, WIDTH, BAR, GAP, HEAD = 220, 860, 14, 6, 46
 COLORS = {"shim": "#1a7f5a", "shim+companion": "#1a7f5a"}
 
 
+def svg(width, height, body):
+    """A drawing with the styles of all of them."""
+    style = ("text{font:12px sans-serif;fill:#1f2328}.head{font-weight:bold}"
+             ".dim{fill:#656d76;font-size:11px}.grid{stroke:#d0d7de}"
+             ".range{stroke:#1f2328;stroke-width:2}.figure{stroke-width:2}"
+             ".budget{stroke-dasharray:2 3}"
+             ".slope{stroke:#afb8c1;stroke-width:6;stroke-opacity:0.5}")
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+        f'height="{height}" viewBox="0 0 {width} {height}">',
+        f"<style>{style}</style>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *body,
+        "</svg>", ""])
+
+
 def panel(top, workload, low, high):
     """SVG of one workload and the y below it."""
     scale = (WIDTH - LABELS - 150) / (math.log10(high) - math.log10(low))
@@ -79,14 +94,7 @@ def draw(figures):
     for workload in workloads:
         lines, y = panel(y, workload, low, high)
         body += lines
-    style = ("text{font:12px sans-serif;fill:#1f2328}.head{font-weight:bold}"
-             ".dim{fill:#656d76;font-size:11px}.grid{stroke:#d0d7de}"
-             ".range{stroke:#1f2328;stroke-width:2}")
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
-        f'height="{y}" viewBox="0 0 {WIDTH} {y}">', f"<style>{style}</style>",
-        f'<rect width="{WIDTH}" height="{y}" fill="#ffffff"/>', *body,
-        "</svg>", ""])
+    return svg(WIDTH, y, body)
 
 
 if __name__ == "__main__":
