@@ -94,6 +94,10 @@ Result<Companion> Companion::Start(const std::string& dir, bool may_ask) {
   start.own_group = true;
   Companion companion;
   INGERO_ASSIGN_OR_RETURN(companion.pid_, StartProgram(argv, start));
+  // Or its end would never show.
+  in.read.reset();
+  out.write.reset();
+  err.write.reset();
   companion.in_ = std::move(in.write);
   companion.out_ = std::move(out.read);
   companion.err_ = std::move(err.read);
