@@ -44,7 +44,7 @@ constexpr int kMostStalls = 2000;
 // things.
 constexpr Ns kOneAfterAnother{500'000'000}, kEndToBirth{20'000'000};
 // Of a longer time stored sums by second are looked at, not each cell of 10 ms.
-constexpr Ns kByCell{120'000'000'000};
+constexpr Ns kByCell{300'000'000'000};
 // Counters that are read once a second: so far around the window, there is one.
 constexpr Ns kSampleReach{1'100'000'000};
 // Interrupts on a CPU below this share of the window are not worth a line.

@@ -17,7 +17,6 @@
 #include "cli/mcp/protocol.h"
 #include "cli/mcp/tools.h"
 #include "cli/options.h"
-#include "merge/trace_reader.h"
 
 namespace ingero::cli {
 namespace {
@@ -165,12 +164,6 @@ int RunMcp(const Args& args, const Io& io) {
       ->type_name("HOST:PORT");
   if (auto status = Parse(app, args, io)) return *status;
   std::signal(SIGPIPE, SIG_IGN);
-  // A client that starts this command shows its end, not each answer.
-  if (!db.empty())
-    if (const auto opened = merge::OpenTrace(db); !opened.ok()) {
-      PrintError(io, "mcp", opened.status().message());
-      return kFailed;
-    }
   if (!http.empty()) return RunHttp(db, http, io);
   if (isatty(STDIN_FILENO) == 1)
     PrintError(io, "mcp",

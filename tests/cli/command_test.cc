@@ -123,7 +123,6 @@ TEST_F(CommandTest, BadStoresAreOneLineThatSaysWhatToDo) {
                              {"stats", "--coverage", "--db", store.path},
                              {"timeline", "--db", store.path, "--pid", "1"},
                              {"query", "--db", store.path, "SELECT 1"},
-                             {"mcp", "--db", store.path},
                              {"diff", store.path, "/nope"},
                              {"store", "info", store.path},
                              {"store", "check", store.path}};
