@@ -605,6 +605,10 @@ int RunTrace(const Args& args, const Io& io) {
     if (!parsed.ok())
       return UsageError(io, "trace",
                         "--duration: " + parsed.status().message());
+    if (*parsed <= Ns{0})
+      return UsageError(io, "trace",
+                        "--duration: nothing is recorded in no time; give a "
+                        "duration, for example --duration 60s");
     o.duration = *parsed;
   }
   if (!pid.empty()) {

@@ -2,6 +2,7 @@
 #include "cli/io.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,18 +87,41 @@ bool FinishOutput(const Io& io, std::string_view where) {
 Status WriteOutput(const std::string& path, const Io& io,
                    const std::function<Status(std::FILE*)>& write) {
   if (path == "-") return write(io.out);
-  const std::string part = path + ".part";
-  std::FILE* file = std::fopen(part.c_str(), "we");
-  if (file == nullptr) return Status::Errno(part, errno);
+  const auto failed = [&](int error) {
+    return Status::Error("cannot write " + path + ": " + std::strerror(error) +
+                         WriteAdvice(error));
+  };
+  // A regular file is replaced as a whole, where a link leads to it; a device
+  // or a pipe is written to, and stays what it is.
+  struct stat st;
+  const bool exists = stat(path.c_str(), &st) == 0;
+  if (exists && S_ISDIR(st.st_mode)) return failed(EISDIR);
+  std::string target = path;
+  struct stat link;
+  const bool is_link =
+      lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode);
+  if (char* real = is_link ? realpath(path.c_str(), nullptr) : nullptr) {
+    target = real;
+    free(real);
+  }
+  const bool replace =
+      exists ? S_ISREG(st.st_mode) : !is_link || target != path;
+  const std::string written = replace ? target + ".part" : target;
+  std::FILE* file = std::fopen(written.c_str(), "we");
+  if (file == nullptr) return failed(errno);
+  if (replace && exists && fchmod(fileno(file), st.st_mode & 0777) != 0) {
+    // Then with the mode of a new file.
+  }
   Status status = write(file);
-  const bool failed = std::ferror(file) != 0;
+  const bool bad = std::ferror(file) != 0;
   const int error = errno;
   const bool closed = std::fclose(file) == 0;
-  if (status.ok() && (failed || !closed))
-    status = Status::Errno("write " + part, failed ? error : errno);
-  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0)
-    status = Status::Errno("name it " + path, errno);
-  if (!status.ok()) unlink(part.c_str());
+  if (status.ok() && (bad || !closed)) status = failed(bad ? error : errno);
+  if (replace) {
+    if (status.ok() && std::rename(written.c_str(), target.c_str()) != 0)
+      status = failed(errno);
+    if (!status.ok()) unlink(written.c_str());
+  }
   return status;
 }
 

@@ -377,10 +377,30 @@ Status Merger::ReadStreams() {
   return {};
 }
 
+// Of LMDB's two meta pages: magic at byte 16, after the page's header (mdb.c).
+static bool IsLmdb(const std::string& path) {
+  constexpr uint32_t kMagic = 0xBEEFC0DE;
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return false;
+  struct stat st;
+  bool found = fstat(fileno(file), &st) == 0 && st.st_size == 0;
+  for (const long page : {0L, 4096L}) {
+    uint32_t magic = 0;
+    if (std::fseek(file, page + 16, SEEK_SET) == 0 &&
+        std::fread(&magic, sizeof(magic), 1, file) == 1)
+      found = found || magic == kMagic;
+  }
+  std::fclose(file);
+  return found;
+}
+
 Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
   const std::string data = store_ + "/data.mdb";
   if (access(data.c_str(), F_OK) != 0) return std::optional<MergeSummary>();
   auto reader = TraceReader::Open(data, true);
+  if (!reader.ok() && !options_.output.empty() && !IsLmdb(data))
+    return Status::Error(data + " is no store, and is left alone; name another "
+                                "output, or remove it");
   if (!reader.ok()) {
     // Damaged or another version: the streams are still there, make it anew.
     notes_.push_back("replaced a store that could not be read: " +

@@ -388,6 +388,7 @@ class CompanionTest(RunCase):
 
     def test_trace_usage(self):
         for args, status, says in ((["--duration", "60"], 2, "60s"),
+                                   (["--duration", "0s"], 2, "60s"),
                                    (["--pid", "x"], 2, "4242"),
                                    (["--pid", "4194305"], 1, "no process"),
                                    (["true"], 2, "'true'")):

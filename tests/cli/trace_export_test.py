@@ -15,6 +15,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -360,6 +361,44 @@ class Exported:
 
 
 class KeptStoreTest(Exported, unittest.TestCase):
+    def test_an_output_that_is_no_plain_file_stays_what_it_is(self):
+        folder = tempfile.mkdtemp(prefix="ingero-export-")
+        self.addCleanup(shutil.rmtree, folder)
+        for command in (["export", "--format", "folded"],):
+            want = os.path.join(folder, "plain")
+            ingero(*command, "--db", OPTIONS.store, "-o", want)
+            with open(want, "rb") as f:
+                text = f.read()
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as cat:
+                ingero(*command, "--db", OPTIONS.store, "-o", pipe)
+                self.assertEqual(cat.communicate(timeout=60)[0], text)
+            self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+            os.unlink(pipe)
+            # A link: what it names gets the text, and keeps its mode.
+            real, link = (os.path.join(folder, x) for x in ("real", "link"))
+            for exists in False, True:
+                os.symlink("real", link)
+                if exists:
+                    os.chmod(real, 0o600)
+                    with open(real, "w") as f:
+                        f.write("old")
+                ingero(*command, "--db", OPTIONS.store, "-o", link)
+                self.assertTrue(os.path.islink(link))
+                with open(real, "rb") as f:
+                    self.assertEqual(f.read(), text)
+                os.unlink(link)
+            self.assertEqual(stat.S_IMODE(os.stat(real).st_mode), 0o600)
+            os.unlink(real)
+            for bad in folder, os.path.join(want, "x"), folder + "/no/x":
+                said = ingero(*command, "--db", OPTIONS.store, "-o", bad,
+                              status=1).stderr.decode()
+                self.assertEqual(said.count("\n"), 1, said)
+                self.assertIn(bad, said)
+                self.assertNotIn(".part", said)
+            self.assertEqual(os.listdir(folder), ["plain"])
+
     def test_every_format(self):
         self.check_all(OPTIONS.store)
 
