@@ -27,6 +27,7 @@
 #include "base/trace_dir.h"
 #include "cli/command.h"
 #include "cli/companion.h"
+#include "cli/group_witness.h"
 #include "cli/live_calls.h"
 #include "cli/merging.h"
 #include "cli/options.h"
@@ -174,6 +175,7 @@ class Session {
   LiveCalls calls_;
   std::optional<ProcessWatch> watch_;
   pid_t child_ = -1;
+  std::optional<GroupWitness> witness_;  // while there is a child
   bool told_to_end_ = false;
   // Of the live line.
   Ns line_at_;
@@ -203,13 +205,10 @@ bool Session::StartKernelSide() {
 std::optional<int> Session::OnSignal(const signalfd_siginfo& info) {
   const int number = static_cast<int>(info.ssi_signo);
   if (number != SIGCHLD) {
-    if (child_ < 0) {
+    if (child_ < 0)
       told_to_end_ = true;
-    } else if (info.ssi_code != SI_KERNEL ||
-               (number != SIGINT && number != SIGQUIT)) {
-      // Else the terminal has sent it to the program, too.
+    else if (!witness_->GroupGot(number))  // else the program has it, too
       kill(child_, number);
-    }
     return std::nullopt;
   }
   int status = 0;
@@ -231,6 +230,7 @@ int Session::Record(const std::string& program, const std::string& shim) {
     start.environment = {"LD_PRELOAD=" + preload,
                          "INGERO_DIR=" + options_.dir};
     start.signal_mask = &signals.before();
+    witness_.emplace();
     auto started = StartProgram(options_.program, start);
     if (!started.ok()) {
       Say(started.status().message());
@@ -272,6 +272,7 @@ int Session::Record(const std::string& program, const std::string& shim) {
   }
   end_ = Now();
   child_ = -1;
+  witness_.reset();
   if (watch_) watch_->LookAtAll(end_);
   EndLine();
   return exit_status;

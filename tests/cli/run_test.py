@@ -24,10 +24,15 @@ import unittest
 OPTIONS = None
 SKIP = 77
 NOBODY = 65534
-# Ends by SIGTERM or Ctrl-C, as told, after a CUDA program in it has ended.
-SLEEPER = ("import signal, sys, subprocess\n"
+# Ends by SIGTERM or Ctrl-C, as told, after a CUDA program in it has ended. It
+# takes its time for that, and says what else comes meanwhile.
+SLEEPER = ("import signal, sys, subprocess, time\n"
+           "def more(number, frame):\n"
+           "    print('more', number, flush=True)\n"
            "def end(number, frame):\n"
+           "    signal.signal(number, more)\n"
            "    print('got', number, flush=True)\n"
+           "    time.sleep(0.5)\n"
            "    sys.exit(5)\n"
            "for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:\n"
            "    signal.signal(number, end)\n"
@@ -191,6 +196,36 @@ class RunTest(RunCase):
             self.assertIn("recorded    starved_loader/", err)
             self.assertIn("Verdict", err)
 
+    def test_a_signal_sent_to_the_group_comes_once(self):
+        """By the group's number (timeout), or to each process (systemd)."""
+        for number, each in ((signal.SIGTERM, False), (signal.SIGINT, False),
+                             (signal.SIGUSR1, True), (signal.SIGTERM, True)):
+            p = self.start(OPTIONS.ingero, "run", "--cuda-only",
+                           *self.sleeper(), stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True)
+            self.assertEqual(p.stdout.readline(), "ready\n")
+            if each:
+                for pid in self.group_of(p.pid):
+                    os.kill(pid, number)
+            else:
+                os.killpg(p.pid, number)
+            out, err = p.communicate(timeout=60)
+            self.assertEqual(p.returncode, 5, err)
+            self.assertEqual(out, f"got {int(number)}\n")
+            self.assertIn("Verdict", err)
+            self.assertEqual(self.group_of(p.pid), [])
+
+    def group_of(self, pgid):
+        """Its processes, the first first."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.getpgid(int(name)) == pgid:
+                    found.append(int(name))
+            except ProcessLookupError:
+                continue
+        return sorted(found)
+
     def test_on_a_terminal(self):
         """Ctrl-C is the program's, once; a live line is shown meanwhile."""
         pid, terminal = pty.fork()
@@ -283,6 +318,7 @@ class CompanionTest(RunCase):
         os.killpg(p.pid, signal.SIGINT)
         out, err = p.communicate(timeout=120)
         self.assertEqual(p.returncode, 5, err)
+        self.assertEqual(out, "got 2\n")
         self.assertNotIn("ended with status", err)
         rows = self.ingero("query", "--format", "csv",
                            "SELECT count(*) FROM switches").stdout
