@@ -67,6 +67,25 @@ class RecordTest : public testing::Test {
     for (const R& r : losses()) lost += r[loss_table::kCountLost];
     return lost;
   }
+  // Whether the kernel showed BPF every switch of a thread. Some VMs hide those
+  // to and from certain tasks; merge tells them as switch-unseen, and what the
+  // thread took just before is not known.
+  bool AllShown(pid_t tid) {
+    std::map<uint32_t, uint64_t> runs;  // by CPU
+    const auto id = static_cast<uint64_t>(tid);
+    for (const R& r : switches()) {
+      const auto before = runs.find(r.owner);
+      const uint64_t prev = r[switch_table::kPrevTid];
+      if (before != runs.end() && before->second != prev &&
+          (before->second == id || prev == id)) {
+        std::printf("a switch of %d was not shown to BPF: no lower bound\n",
+                    tid);
+        return false;
+      }
+      runs[r.owner] = r[switch_table::kNextTid];
+    }
+    return true;
+  }
   // By CPU: the last count of switches that the kernel program saw.
   std::map<uint64_t, uint64_t> SwitchesSeen() {
     std::map<uint64_t, uint64_t> seen;
@@ -1101,11 +1120,14 @@ TEST_F(RecordTest, PagesAndFaultsAreCountedExactly) {
   for (const R* r : Events(INGERO_TASK_EVENT_PAGES,
                            static_cast<uint64_t>(toucher)))
     told += (*r)[task_table::kCode];
+  EXPECT_LT(pages, kPages + 1000);  // page tables and the process itself
+  EXPECT_LT(faults, kPages + 1000);
+  EXPECT_GT(pages, 0u);
+  EXPECT_GT(faults, 0u);
+  if (!AllShown(toucher)) return;
   EXPECT_LE(told, pages);
   EXPECT_GE(pages, kPages);
-  EXPECT_LT(pages, kPages + 1000);  // page tables and the process itself
   EXPECT_GE(faults, kPages);
-  EXPECT_LT(faults, kPages + 1000);
 }
 
 TEST_F(RecordTest, RawPagesAreRowsOfTheirOwnAndNoneIsLostUncounted) {
@@ -1138,6 +1160,8 @@ TEST_F(RecordTest, RawPagesAreRowsOfTheirOwnAndNoneIsLostUncounted) {
     if (r[loss_table::kLoss] == INGERO_LOSS_PAGE_RING_FULL)
       lost += r[loss_table::kCountLost];
   EXPECT_EQ(rows.size() + lost, seen);
+  EXPECT_GT(counted, 0u);
+  if (!AllShown(toucher)) return;
   if (lost == 0) {
     EXPECT_EQ(pages, counted);
   }
