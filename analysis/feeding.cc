@@ -8,6 +8,8 @@
 namespace ingero::analysis {
 namespace {
 
+bool Told(const Call& call) { return call.gpu_end != Ns(INT64_MIN); }
+
 // 0, cudaStreamLegacy and cudaStreamPerThread: one default stream.
 uint64_t Normalise(uint64_t handle) { return handle <= 2 ? 0 : handle; }
 
@@ -155,11 +157,44 @@ void FeedingModel::Cut(uint32_t device, Ns t, const Call& call,
   }
 }
 
-void FeedingModel::Submit(Device& d, uint32_t stream) {
+void FeedingModel::Submit(Device& d, uint32_t stream, bool blind) {
   Stream& s = d.streams[stream];
   if (!s.pending()) ++d.pending;
   s.submitted = ++d.position;
+  if (blind) s.blind = s.submitted;
   ++d.since_drain;
+}
+
+void FeedingModel::SubmitTold(const Call& call, uint32_t device,
+                              uint32_t stream, CallClass call_class) {
+  Device& d = At(device);
+  Submit(d, stream, false);
+  Push(call, call.gpu_end, EndKind::kDrainStream, call_class, device, stream,
+       d.position);
+}
+
+FeedState FeedingModel::StateOf(const Device& d) {
+  if (d.told) {
+    if (d.pending > 0) {
+      const bool blind =
+          std::any_of(d.streams.begin(), d.streams.end(),
+                      [](const Stream& s) { return s.blind > s.drained; });
+      // Something is known to be under way in any case where some is told.
+      const bool told = std::any_of(
+          d.streams.begin(), d.streams.end(), [](const Stream& s) {
+            return s.pending() && s.submitted != s.blind;
+          });
+      return blind && !told && d.waiting == 0 ? FeedState::kUnknown
+                                              : FeedState::kBusy;
+    }
+  } else if (d.waiting > 0) {
+    return FeedState::kBusy;
+  } else if (d.pending > 0) {
+    return FeedState::kUnknown;
+  }
+  return d.copying > 0 ? FeedState::kHostCopy
+         : d.cold > 0  ? FeedState::kColdStart
+                       : FeedState::kIdle;
 }
 
 void FeedingModel::Drain(Device& d, Stream& s, uint64_t position) {
@@ -174,11 +209,7 @@ void FeedingModel::Refresh(uint32_t device, Ns t, ThreadIndex thread,
                            CallClass ended_by, std::vector<FeedPiece>* out,
                            const End* sync) {
   Device& d = devices_[device];
-  const FeedState state = d.waiting > 0   ? FeedState::kBusy
-                          : d.pending > 0 ? FeedState::kUnknown
-                          : d.copying > 0 ? FeedState::kHostCopy
-                          : d.cold > 0    ? FeedState::kColdStart
-                                          : FeedState::kIdle;
+  const FeedState state = StateOf(d);
   if (state == d.state) return;
   FeedPiece* piece = Emit(d, device, t, thread, ended_by, out);
   if (piece != nullptr && sync != nullptr &&
@@ -292,7 +323,9 @@ void FeedingModel::OnLaunch(const Call& call, CallClass call_class, bool cold,
   Device& d = At(device);
   const uint32_t stream = StreamIndex(d, call.stream);
   const int64_t took = (call.end - call.begin).value;
-  if (cold && d.pending == 0) {
+  if (Told(call)) {
+    SubmitTold(call, device, stream, call_class);
+  } else if (cold && d.pending == 0) {
     // The kernel's code is loaded first; until then the queue stays empty.
     ++d.cold;
     Push(call, call.end, EndKind::kColdEndsSubmitting, call_class, device,
@@ -332,6 +365,18 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
   Cut(device, call.begin, call, data ? call_class : CallClass::kOther, out);
   Device& d = At(device);
   const uint32_t stream = StreamIndex(d, call.stream);
+  if (Told(call)) {
+    // A pageable copy for itself is the host's work, and the GPU computes
+    // nothing; behind other work it is a part of that.
+    if (pageable && d.pending == 0) {
+      ++d.copying;
+      Push(call, std::max(call.end, call.gpu_end), EndKind::kCopyEnds,
+           call_class, device, stream, 0);
+    } else {
+      SubmitTold(call, device, stream, call_class);
+    }
+    return Refresh(device, call.begin, call.thread, call_class, out);
+  }
   const bool sync = call_class == CallClass::kCopy;
   // Small pageable copies to the device are staged and wait for nobody;
   // copies on the device are asynchronous in either form.
@@ -451,6 +496,10 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
     thread.device = static_cast<uint32_t>(call.object);
     thread.own_context = false;
     return;
+  }
+  if (Told(call)) {
+    thread.device = call.gpu;
+    At(call.gpu).told = true;
   }
   const uint32_t device = thread.device;
   const bool cold = IsColdStart(call, traits);

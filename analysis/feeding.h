@@ -8,6 +8,9 @@
 // seen: what a submitting or waiting call contains is ignored, and a drain
 // counts at the end of the outermost call.
 //
+// Where the recording says what the GPU did (imported traces: Call::gpu_end), a
+// device is busy from a submission until that work has ended, whoever waits.
+//
 // The model is a plain value: a copy is a checkpoint, so that windows can be
 // run again from their begin.
 //
@@ -108,6 +111,8 @@ class FeedingModel {
   struct Stream {
     uint64_t handle = 0;
     uint64_t submitted = 0, drained = 0;
+    // The last submission whose end on the GPU is not known.
+    uint64_t blind = 0;
     bool pending() const { return submitted > drained; }
   };
   struct Device {
@@ -118,6 +123,7 @@ class FeedingModel {
     uint64_t since_drain = 0;                     // submissions
     uint32_t pending = 0;                         // streams with work
     uint32_t waiting = 0, copying = 0, cold = 0;  // calls under way
+    bool told = false;  // what the GPU did is recorded (imported traces)
     Ns alone_since{INT64_MIN};  // an earlier one of several waits ended
     std::vector<Stream> streams;
     size_t last_stream = 0;
@@ -164,7 +170,11 @@ class FeedingModel {
   // The new piece, or nullptr.
   FeedPiece* Emit(Device& d, uint32_t index, Ns t, ThreadIndex thread,
                   CallClass ended_by, std::vector<FeedPiece>* out);
-  void Submit(Device& d, uint32_t stream);
+  void Submit(Device& d, uint32_t stream, bool blind = true);
+  // Of a call whose work's end is known: notes that.
+  void SubmitTold(const Call& call, uint32_t device, uint32_t stream,
+                  CallClass call_class);
+  static FeedState StateOf(const Device& d);
   void Drain(Device& d, Stream& s, uint64_t position);
   // `sync`: a synchronisation's return is what happened, or nullptr.
   void Refresh(uint32_t device, Ns t, ThreadIndex thread, CallClass ended_by,

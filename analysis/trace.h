@@ -137,6 +137,10 @@ struct Call {
   uint64_t bytes = 0;
   uint64_t stream = 0;  // handle; 0 = default stream
   uint64_t object = 0;  // kernel, event, graph, address, device: by class
+  // Of imported calls that submit: when the GPU had finished that, and which
+  // one it was. INT64_MIN = not known.
+  Ns gpu_end{INT64_MIN};
+  uint32_t gpu = 0;
 };
 
 enum class ThreadState : uint8_t {

@@ -16,8 +16,6 @@ namespace {
 
 constexpr uint8_t kEncodingPlain = 0;
 constexpr uint8_t kEncodingZstd = 1;
-// Level 1: see bench/README.md for what higher levels would gain and cost.
-constexpr int kZstdLevel = 1;
 
 // Contexts and buffers are reused: making a zstd context costs more than
 // coding a block.
@@ -164,7 +162,8 @@ void Rows::Clear() {
   texts.clear();
 }
 
-void EncodeBlock(const Rows& rows, uint32_t owner, std::string* out) {
+void EncodeBlock(const Rows& rows, uint32_t owner, std::string* out,
+                 Effort effort) {
   const TableSchema& schema = *rows.schema;
   const size_t count = rows.size();
   const size_t columns = rows.columns();
@@ -213,8 +212,9 @@ void EncodeBlock(const Rows& rows, uint32_t owner, std::string* out) {
   const size_t bound = ZSTD_compressBound(raw_bytes);
   out->resize(begin + sizeof(preamble) + bound);
   char* payload = out->data() + begin + sizeof(preamble);
-  size_t payload_bytes = ZSTD_compressCCtx(scratch.compress.get(), payload,
-                                           bound, raw, raw_bytes, kZstdLevel);
+  size_t payload_bytes =
+      ZSTD_compressCCtx(scratch.compress.get(), payload, bound, raw, raw_bytes,
+                        static_cast<int>(effort));
   if (ZSTD_isError(payload_bytes) || payload_bytes >= raw_bytes) {
     preamble.encoding = kEncodingPlain;
     payload_bytes = raw_bytes;

@@ -359,6 +359,25 @@ inline constexpr TableSchema kSchema{27, "op_minutes",
                                      op_summary_table::kColumns, true};
 }  // namespace op_minutes_table
 
+// What GPUs did (imported recordings). owner = process index. Sorted by begin.
+namespace gpu_activity_table {
+enum Col : size_t {
+  kT, kDuration,
+  kKind,    // enum ingero_gpu_kind
+  kDevice, kStream,
+  kKernel,  // key of kernel_names; 0 = none
+  kBytes, kDirection,
+  kCall,    // begin of the call that submitted it; 0 = not known
+  kCount
+};
+inline constexpr Column kColumns[] = {
+    {"begin_ns", kDelta}, {"duration_ns", kPlain}, {"kind", kPlain},
+    {"device", kPlain},   {"stream", kDelta},      {"kernel", kDelta},
+    {"bytes", kPlain},    {"direction", kPlain},   {"call_ns", kMinusTime}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{28, "gpu_activity", kColumns, false};
+}  // namespace gpu_activity_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
@@ -369,7 +388,7 @@ inline constexpr std::array kAllTables = {
     &sched_summary_table::kSchema, &op_summary_table::kSchema,
     &nvtx_table::kSchema,     &step_table::kSchema,
     &path_seconds_table::kSchema, &feed_seconds_table::kSchema,
-    &op_minutes_table::kSchema};
+    &op_minutes_table::kSchema, &gpu_activity_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

@@ -4,9 +4,11 @@
 // for several copies of the machine beside each other. Calls and switches of
 // a second stay together; between two seconds every CPU is idle for a moment.
 //
-//   build/bench/resample --events=100000000 OUT_FOLDER [STORE]
+//   build/bench/resample --events=100000000 [--lives=N] OUT_FOLDER [STORE]
 //   build/bin/ingero merge --dir OUT_FOLDER -o OUT_FOLDER/big.store
 //
+// --lives: as many short processes (fork, exec, 50 us, exit) beside them, on
+// CPUs of their own, as a host has that builds software.
 // STORE: the kept H200 recording, unless named. Seeded: the same command
 // writes the same events. Memory: the recording.
 #include <fmt/format.h>
@@ -31,6 +33,9 @@ constexpr int64_t kBegin = 100 * kSecond;
 constexpr uint32_t kCopies = 8;         // as many programs as such a host has GPUs
 constexpr uint32_t kIdStep = 100'000;   // pids of one copy after those of another
 constexpr int kBlocksASecond = 2;       // as ingero-kprobe flushes
+constexpr size_t kFirstLife = 2'000'000, kMostLives = 900'000;  // pids
+constexpr size_t kBlockRows = 4096;
+constexpr uint64_t kDead = 0x10;  // EXIT_DEAD, as a switch shows it
 constexpr uint64_t kNamespace = 4026531836;
 
 struct Second {
@@ -293,6 +298,53 @@ class KernelWriter {
       events += out.size();
     }
   }
+  // `count` short lives in the second from `begin` on, on as many further CPUs
+  // as the copies have.
+  void AddLives(size_t count, uint32_t cpus, int64_t begin) {
+    std::map<uint32_t, Rows> switches;
+    Rows tasks;
+    tasks.schema = &task_table::kSchema;
+    for (size_t i = 0; i < count; ++i, ++lives_) {
+      const int64_t t =
+          begin + static_cast<int64_t>(i) * kSecond / static_cast<int64_t>(count);
+      const uint32_t cpu =
+          cpus * kCopies + static_cast<uint32_t>(lives_ % (cpus * kCopies));
+      const auto pid = static_cast<uint32_t>(kFirstLife + lives_ % kMostLives);
+      Rows& own = switches[cpu];
+      own.schema = &switch_table::kSchema;
+      const auto change = [&](int64_t at, uint32_t prev, uint32_t next,
+                              uint32_t state) {
+        using namespace switch_table;
+        uint64_t row[kCount] = {};
+        row[kT] = static_cast<uint64_t>(at);
+        row[kPrevTid] = row[kPrevTgid] = prev;
+        row[kPrevState] = state;
+        row[kNextTid] = row[kNextTgid] = next;
+        own.Append(row);
+        ++events;
+      };
+      const auto event = [&](int64_t at, uint32_t what, std::string_view text) {
+        using namespace task_table;
+        uint64_t row[kCount] = {};
+        row[kT] = static_cast<uint64_t>(at);
+        row[kEvent] = what;
+        row[kTid] = row[kTgid] = row[kNsTid] = row[kNsTgid] = pid;
+        row[kStartNs] = static_cast<uint64_t>(t);
+        row[kPidNamespace] = kNamespace;
+        tasks.Append(row, text);
+        ++events;
+      };
+      event(t, INGERO_TASK_EVENT_FORK, {"make\0/usr/bin/make", 18});
+      change(t + 1000, 0, pid, 0);
+      event(t + 10'000, INGERO_TASK_EVENT_EXEC,
+            fmt::format("cc1plus{0}/usr/lib/gcc/cc1plus", '\0'));
+      event(t + 50'000, INGERO_TASK_EVENT_EXIT, "");
+      change(t + 51'000, pid, 0, kDead);
+      if (tasks.size() == kBlockRows) Put(&tasks, 0);
+    }
+    Put(&tasks, 0);
+    for (auto& [cpu, rows] : switches) Put(&rows, cpu);
+  }
   void NameBegins(const std::map<const Second*, int64_t>* begins) {
     begins_ = begins;
   }
@@ -312,10 +364,12 @@ class KernelWriter {
   std::ofstream out_;
   std::string bytes_;
   std::set<std::pair<uint32_t, uint32_t>> told_;
+  size_t lives_ = 0;
   const std::map<const Second*, int64_t>* begins_ = nullptr;
 };
 
-int Run(size_t events, const std::string& folder, const std::string& store) {
+int Run(size_t events, size_t lives, const std::string& folder,
+        const std::string& store) {
   Recording r = Load(store);
   std::filesystem::create_directories(folder);
   std::map<const Second*, int64_t> begins;
@@ -330,9 +384,9 @@ int Run(size_t events, const std::string& folder, const std::string& store) {
   kernel.NameBegins(&begins);
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<CudaWriter>> cuda;
   std::mt19937_64 random(1);
-  size_t calls = 0;
+  size_t calls = 0, lived = 0;
   int64_t begin = kBegin;
-  for (; kernel.events + calls < events; begin += kSecond)
+  for (; kernel.events + calls < events; begin += kSecond) {
     for (uint32_t copy = 0; copy < kCopies; ++copy) {
       const Second& s = r.seconds[any(random)];
       kernel.Add(s, copy, r.cpus, begin);
@@ -344,8 +398,15 @@ int Run(size_t events, const std::string& folder, const std::string& store) {
         calls += rows.size();
       }
     }
+    const size_t due = std::min<size_t>(
+        lives, static_cast<size_t>(static_cast<double>(lives) *
+                                   static_cast<double>(kernel.events + calls) /
+                                   static_cast<double>(events)));
+    if (due > lived) kernel.AddLives(due - lived, r.cpus, begin);
+    lived = due;
+  }
   for (auto& [key, writer] : cuda) writer->Finish();
-  fmt::print("{} events ({} calls, {} switches) in {} s of {} programs\n",
+  fmt::print("{} events ({} calls, {} of the kernel) in {} s of {} programs\n",
              kernel.events + calls, calls, kernel.events,
              (begin - kBegin) / kSecond, kCopies);
   return 0;
@@ -355,16 +416,19 @@ int Run(size_t events, const std::string& folder, const std::string& store) {
 }  // namespace ingero::bench
 
 int main(int argc, char** argv) {
-  size_t events = 1'000'000;
+  size_t events = 1'000'000, lives = 0;
   std::string folder, store = INGERO_KEPT_STORE;
   int at = 1;
   if (at < argc && std::strncmp(argv[at], "--events=", 9) == 0)
     events = std::strtoull(argv[at++] + 9, nullptr, 10);
+  if (at < argc && std::strncmp(argv[at], "--lives=", 8) == 0)
+    lives = std::strtoull(argv[at++] + 8, nullptr, 10);
   if (at < argc) folder = argv[at++];
   if (at < argc) store = argv[at++];
   if (folder.empty() || folder[0] == '-' || at < argc || events == 0) {
-    std::fprintf(stderr, "usage: resample [--events=N] FOLDER [STORE]\n");
+    std::fprintf(stderr, "usage: resample [--events=N] [--lives=N] FOLDER "
+                         "[STORE]\n");
     return 2;
   }
-  return ingero::bench::Run(events, folder, store);
+  return ingero::bench::Run(events, lives, folder, store);
 }

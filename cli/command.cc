@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
     {"query", "ask a store in SQL", RunQuery},
     {"export", "write a store for Perfetto, flame graphs, Parquet, CSV, ...",
      RunExport},
+    {"import", "make a store of a torch.profiler or Nsight Systems trace",
+     RunImport},
     {"mcp", "serve a store to an LLM (Model Context Protocol)", RunMcp},
     {"list", "list the recordings and whether they are merged", RunList},
     {"store", "measure, check, compact or prune a store", RunStore},

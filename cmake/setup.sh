@@ -36,6 +36,7 @@ packages=(
   libsqlite3-dev
   libzstd-dev
   nlohmann-json3-dev
+  zlib1g-dev
 )
 
 missing=()

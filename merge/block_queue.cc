@@ -99,7 +99,7 @@ Status BlockQueue::Take(Item* item) {
   if (item->rows.size() == 0) return put_(std::move(item->block));
   if (item->prepare != nullptr) item->prepare(&item->rows);
   std::string block;
-  EncodeBlock(item->rows, item->owner, &block);
+  EncodeBlock(item->rows, item->owner, &block, Effort::kKeep);
   item->rows.Clear();
   shared_->spares.enqueue(std::move(item->rows));
   return put_(std::move(block));

@@ -229,6 +229,10 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
           c.entry_points.push_back(
               {NameOfGroup(detail), text, FileName(text), count});
         break;
+      case INGERO_WAY_IMPORTED:
+        c.imported_from = text;
+        c.gpu_told = detail != 0;
+        break;
       case INGERO_WAY_PROCESS:
         seen[process] |= count;
         if (!c.recorded && c.libraries.empty()) {
@@ -297,6 +301,10 @@ std::string CoverageSentence(const ProcessCoverage& c, const Process& process) {
       Joined(layers) + (layers.empty() ? "calls of " : " calls of ") + name;
   if (!c.not_recorded.empty())
     text = fmt::format("no calls of {}: {}", name, c.not_recorded);
+  else if (!c.imported_from.empty())
+    text += fmt::format("{} imported from {}",
+                        c.gpu_told ? ", and what GPUs did for it," : "",
+                        c.imported_from);
   else
     text += " seen";
   std::vector<std::string> ways;

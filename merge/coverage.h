@@ -62,6 +62,9 @@ struct ProcessCoverage {
   std::string choice;  // INGERO_APIS, where it was set
   std::vector<std::string> asked;  // groups of libraries in it
   std::vector<CoverageEntryPoints> entry_points;
+  // Where its stream was imported from ("torch.profiler"); "": ingero's own.
+  std::string imported_from;
+  bool gpu_told = false;  // imported with what the GPU did
   // Why nothing of it was recorded; "" where something was.
   std::string not_recorded;
   // The companion saw the shim in it: it was ready, and nothing came.

@@ -65,6 +65,10 @@ class CopyJudge {
     constexpr uint64_t kMask = 7u << INGERO_CALL_DIRECTION_SHIFT;
     uint64_t flags = call.flags;
     uint64_t direction = (flags & kMask) >> INGERO_CALL_DIRECTION_SHIFT;
+    if ((flags & INGERO_CALL_HOST_PINNED) != 0)
+      return flags | call_table::kHostPinned;
+    if ((flags & INGERO_CALL_HOST_PAGEABLE) != 0)
+      return flags | call_table::kHostPageable;
     const uint64_t* dst = WordOf(f, call, INGERO_WORD_DST);
     const uint64_t* src = WordOf(f, call, INGERO_WORD_SRC);
     const MemoryKind* dst_kind = dst ? ranges_.Find(*dst) : nullptr;
@@ -424,6 +428,43 @@ Result<IngestedRanges> IngestRanges(const CudaStream& stream,
   }));
   INGERO_RETURN_IF_ERROR(flush());
   return ranges;
+}
+
+Result<IngestedRanges> IngestGpuActivity(const CudaStream& stream,
+                                         const CudaTarget& target,
+                                         StoreWriter* writer) {
+  using namespace gpu_activity_table;
+  Rows rows;
+  rows.schema = &kSchema;
+  IngestedRanges done;
+  INGERO_RETURN_IF_ERROR(
+      stream.EachGpuActivity([&](const WireGpuActivity& a) -> Status {
+        const int64_t begin = target.clock->ToNs(a.start_ticks);
+        const int64_t end = std::max(begin, target.clock->ToNs(a.end_ticks));
+        if (Ns(begin) < target.plausible.begin ||
+            Ns(end) > target.plausible.end) {
+          ++done.damaged;
+          return {};
+        }
+        std::array<uint64_t, kCount> row{};
+        row[kT] = static_cast<uint64_t>(begin);
+        row[kDuration] = static_cast<uint64_t>(end - begin);
+        row[kKind] = a.kind;
+        row[kDevice] = a.device;
+        row[kStream] = a.stream;
+        row[kKernel] = a.kernel;
+        row[kBytes] = a.bytes;
+        row[kDirection] = a.direction;
+        if (a.call_ticks != 0)
+          row[kCall] = static_cast<uint64_t>(target.clock->ToNs(a.call_ticks));
+        rows.Append(row);
+        ++done.count;
+        return rows.size() == kBlockRows
+                   ? writer->PutRows(&rows, target.process, SortByTime)
+                   : Status();
+      }));
+  INGERO_RETURN_IF_ERROR(writer->PutRows(&rows, target.process, SortByTime));
+  return done;
 }
 
 }  // namespace ingero::merge

@@ -66,6 +66,11 @@ Result<IngestedRanges> IngestRanges(const CudaStream& stream,
                                     const CudaTarget& target, Lives* lives,
                                     StoreWriter* writer);
 
+// Writes what GPUs did, as one stream tells it.
+Result<IngestedRanges> IngestGpuActivity(const CudaStream& stream,
+                                         const CudaTarget& target,
+                                         StoreWriter* writer);
+
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_CUDA_INGEST_H_

@@ -52,7 +52,6 @@ std::optional<size_t> KindBytes(uint8_t kind) {
     return sizeof(type);
     INGERO_RECORDS(X)
 #undef X
-    case INGERO_RECORD_GPU_ACTIVITY:
     case INGERO_RECORD_STACK:
       return 0;
     default:
@@ -117,7 +116,11 @@ bool IsSound(std::string_view record) {
              Load<ingero_nvtx_begin>(record).start_ticks != 0 &&
              (Load<ingero_record>(record).flags == INGERO_NVTX_NESTED ||
               Load<ingero_record>(record).flags == INGERO_NVTX_PROCESS);
-    case INGERO_RECORD_GPU_ACTIVITY:
+    case INGERO_RECORD_GPU_ACTIVITY: {
+      const auto kind = Load<ingero_record>(record).flags;
+      return record.size() == sizeof(ingero_gpu_activity) &&
+             kind >= INGERO_GPU_KERNEL && kind <= INGERO_GPU_MEMSET;
+    }
     case INGERO_RECORD_STACK:
       return false;
     default:
@@ -787,6 +790,9 @@ void CudaStream::Scan(Block* block, std::string_view records, uint32_t* tid) {
             at != open_.end())
           open_.erase(at);
         break;
+      case INGERO_RECORD_GPU_ACTIVITY:
+        ++gpu_activities_;
+        break;
       case INGERO_RECORD_NVTX_BEGIN:
         if (open_.size() < kMostOpen)
           open_.emplace(KeyOf<ingero_nvtx_begin>(record, *tid),
@@ -872,6 +878,30 @@ Status CudaStream::EachRange(
   for (const auto& [key, began_by] : open)
     INGERO_RETURN_IF_ERROR(visit({key.start_ticks, last, began_by, key.name,
                                   key.domain, key.kind, true}));
+  return {};
+}
+
+Status CudaStream::EachGpuActivity(
+    const std::function<Status(const WireGpuActivity&)>& visit) const {
+  if (gpu_activities_ == 0) return {};
+  std::string records;
+  for (const Block& block : blocks_) {
+    if (!ReadRecords(block, &records).ok()) continue;
+    for (size_t at = 0, size; at < records.size(); at += size) {
+      const std::string_view rest = std::string_view(records).substr(at);
+      size = RecordBytes(rest);
+      if (size == 0) break;
+      const std::string_view record = rest.substr(0, size);
+      if (Load<ingero_record>(rest).kind != INGERO_RECORD_GPU_ACTIVITY ||
+          !IsSound(record))
+        continue;
+      const auto a = Load<ingero_gpu_activity>(record);
+      INGERO_RETURN_IF_ERROR(visit(
+          {a.start_ticks, a.start_ticks + a.duration_ticks, a.call_ticks,
+           a.stream, a.kernel, a.bytes, a.device, a.r.flags,
+           static_cast<uint8_t>(a.direction)}));
+    }
+  }
   return {};
 }
 

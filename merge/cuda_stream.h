@@ -60,6 +60,16 @@ struct WireRange {
   bool open = false;  // no end; end_ticks: the last that is known of the stream
 };
 
+// What the GPU did for the process.
+struct WireGpuActivity {
+  uint64_t start_ticks = 0, end_ticks = 0;
+  uint64_t call_ticks = 0;  // start of the call that gave it; 0 = not known
+  uint64_t stream = 0, kernel = 0, bytes = 0;
+  uint32_t device = 0;
+  uint8_t kind = 0;       // enum ingero_gpu_kind
+  uint8_t direction = 0;  // enum ingero_copy_direction
+};
+
 class CudaStream {
  public:
   struct Loss {
@@ -101,6 +111,10 @@ class CudaStream {
   uint64_t ranges() const { return ranges_; }
   // All ranges, slot by slot, each slot's by their end; then the open ones.
   Status EachRange(const std::function<Status(const WireRange&)>& visit) const;
+  uint64_t gpu_activities() const { return gpu_activities_; }
+  // As they were written.
+  Status EachGpuActivity(
+      const std::function<Status(const WireGpuActivity&)>& visit) const;
   const std::string& exe() const { return exe_; }
   const std::string& cmdline() const { return cmdline_; }
   // Losses counted by the recorder and by this reader.
@@ -177,7 +191,7 @@ class CudaStream {
   std::string exe_, cmdline_;
   std::vector<Loss> losses_;
   DamageLines damage_;
-  uint64_t calls_ = 0, ranges_ = 0, self_ticks_ = 0;
+  uint64_t calls_ = 0, ranges_ = 0, gpu_activities_ = 0, self_ticks_ = 0;
   uint64_t first_ticks_ = 0, last_ticks_ = 0;
   uint64_t fingerprint_ = 0;
   bool cut_ = false;  // bytes are missing at the end of the file

@@ -152,7 +152,7 @@ Status CheckTableName(const std::string& name, bool cuda_stream) {
   if (cuda_stream) {
     for (std::string_view kind :
          {"calls", "threads", "knots", "functions", "kernel_names", "losses",
-          "coverage", "nvtx", "processes"})
+          "coverage", "nvtx", "gpu_activity", "processes"})
       if (is(kind)) return {};
   } else {
     for (const TableSchema* t : kAllTables)
@@ -289,6 +289,22 @@ Status DumpCuda(const std::string& path, const Sink& sink) {
       sink.write(line.Take());
       return Status();
     }));
+  if (sink.Wants("gpu_activity"))
+    INGERO_RETURN_IF_ERROR(
+        stream->EachGpuActivity([&](const WireGpuActivity& a) {
+          const int64_t begin = ns(a.start_ticks);
+          if (!sink.Wants(begin)) return Status();
+          Line line(sink.format, "gpu_activity");
+          line.Signed("begin_ns", begin);
+          line.Signed("duration_ns", ns(a.end_ticks) - begin);
+          line.Number("kind", a.kind);
+          line.Number("device", a.device);
+          line.Number("stream", a.stream);
+          line.Number("kernel", a.kernel);
+          line.Number("bytes", a.bytes);
+          sink.write(line.Take());
+          return Status();
+        }));
   if (sink.Wants("calls")) {
     CallReader reader(*stream);
     WireCall call;

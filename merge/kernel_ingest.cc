@@ -28,7 +28,7 @@ constexpr int64_t kLeastKeyframeNs = 200'000'000;
 constexpr size_t kSwitchesPerKeyframe = 16'384;
 constexpr size_t kSwitchesPerKeyframeThread = 64;
 // Where they are few, to replay them costs less than to store keyframes.
-constexpr size_t kFewSwitches = 2048;
+constexpr size_t kFewSwitches = 8192;
 constexpr int64_t kMostKeyframeNs = 10 * kSecondNs;
 
 int64_t FloorSecond(int64_t t) {

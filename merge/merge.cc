@@ -327,7 +327,7 @@ class Merger {
   FunctionTable functions_;
   KernelFacts kernel_facts_;
   Interval span_;
-  uint64_t calls_ = 0, ranges_ = 0;
+  uint64_t calls_ = 0, ranges_ = 0, gpu_activities_ = 0;
   uint64_t events_before_ = 0;
 };
 
@@ -537,7 +537,12 @@ Status Merger::WriteEvents(StoreWriter* writer) {
     INGERO_ASSIGN_OR_RETURN(const IngestedRanges ranges,
                             IngestRanges(s, target, &lives_, writer));
     ranges_ += ranges.count;
-    if (const uint64_t damaged = c.calls.damaged + ranges.damaged; damaged > 0)
+    INGERO_ASSIGN_OR_RETURN(const IngestedRanges on_gpu,
+                            IngestGpuActivity(s, target, writer));
+    gpu_activities_ += on_gpu.count;
+    if (const uint64_t damaged =
+            c.calls.damaged + ranges.damaged + on_gpu.damaged;
+        damaged > 0)
       c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, damaged);
     calls_ += c.calls.count;
   }

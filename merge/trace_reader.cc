@@ -492,6 +492,15 @@ std::unique_ptr<analysis::Cursor<Call>> TraceReader::Calls(
           if (!have_object) call->object = value;
           have_object = true;
           break;
+        case INGERO_WORD_GPU_WORK:
+          if (value == 0) break;
+          call->gpu = static_cast<uint32_t>(
+              value >> INGERO_GPU_WORK_DEVICE_SHIFT);
+          call->gpu_end =
+              call->begin +
+              NsOf(value &
+                   ((uint64_t{1} << INGERO_GPU_WORK_DEVICE_SHIFT) - 1));
+          break;
         default: break;
       }
     }
@@ -978,7 +987,7 @@ TraceFacts TraceReader::facts() const {
   }
 
   const std::vector<ProcessCoverage> coverage = ReadCoverage(*this);
-  bool kernel = false, cuda = false;
+  bool kernel = false, cuda = false, imports = false;
   for (const StoredStream& s : streams_) {
     f.clock_error =
         std::max(f.clock_error, NsOf(s.clock_error_ns));
@@ -990,7 +999,12 @@ TraceFacts TraceReader::facts() const {
                                       s.events, seconds, s.file));
       continue;
     }
-    f.tracing_cost += Ns(static_cast<int64_t>(s.events) * kCallCostNs);
+    bool imported = false;  // what that profiler cost is not known
+    for (const ProcessCoverage& c : coverage)
+      imported |= c.process == s.process && !c.imported_from.empty();
+    imports |= imported;
+    if (!imported)
+      f.tracing_cost += Ns(static_cast<int64_t>(s.events) * kCallCostNs);
     const Process& p = processes_[s.process == kNone ? 0 : s.process];
     std::string text =
         fmt::format("cuda: {}/{}: {} calls in {:.1f} s ({})", p.name, p.pid,
@@ -1019,7 +1033,12 @@ TraceFacts TraceReader::facts() const {
     if (unseen.empty() && !c.recorded) unseen = f.coverage.back().text;
   }
 
-  if (!kernel)
+  if (!kernel && imports)
+    f.missing.push_back(
+        "an imported trace says nothing of the scheduler: waiting for a CPU, "
+        "wakers and workers cannot be judged; record the program with `ingero "
+        "run`");
+  else if (!kernel)
     f.missing.push_back(
         "no kernel stream: waiting for a CPU, wakers and workers cannot be "
         "judged; run `sudo ingero-kprobe` beside the program");

@@ -814,6 +814,46 @@ Table Nvtx(std::shared_ptr<Names> n) {
         [](const Stored& s) { return Bool(s[kOpen] != 0); }}});
 }
 
+const char* GpuKindName(uint64_t kind) {
+  switch (kind) {
+    case INGERO_GPU_KERNEL: return "kernel";
+    case INGERO_GPU_COPY: return "copy";
+    case INGERO_GPU_MEMSET: return "memset";
+    default: return nullptr;
+  }
+}
+
+Table GpuActivity(std::shared_ptr<Names> n) {
+  using namespace gpu_activity_table;
+  return FromStored(
+      n, kSchema, "gpu_activity",
+      "what GPUs did (imported recordings; the shim sees calls alone)",
+      {{{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
+        [](const Stored& s) { return Int(s.t()); }},
+       At(n), Number("duration_ns", kDuration),
+       {{"pid", kInteger, "process that it was for"},
+        [n](const Stored& s) { return n->Pid(s.owner); }},
+       {{"kind", kText, "kernel, copy or memset"},
+        [](const Stored& s) { return OrNull(GpuKindName(s[kKind])); }},
+       Number("gpu", kDevice), Number("stream", kStream),
+       {{"name", kText, "of a kernel, demangled"},
+        [n](const Stored& s) {
+          return s[kKernel] == 0
+                     ? Value()
+                     : Text(n->reader().KernelName(s.owner, s[kKernel]));
+        }},
+       Number("bytes", kBytes, "copied or set; 0 = not said"),
+       {{"direction", kText, "of a copy: host-to-device, ..."},
+        [](const Stored& s) {
+          return OrNull(DirectionName(
+              static_cast<analysis::CopyDirection>(s[kDirection])));
+        }},
+       {{"call_ns", kInteger, "begin of the call that gave it; null: unknown"},
+        [](const Stored& s) {
+          return s[kCall] == 0 ? Value() : Int(s[kCall]);
+        }}});
+}
+
 // A name with its numbers as '#': "step 12" and "step 13" are one.
 std::string WithoutNumbers(string_view name) {
   std::string out;
@@ -1257,7 +1297,7 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
   return {Calls(n),   Switches(n),   Operations(n), OperationSeconds(n),
           Feed(n, false), Path(n, false), Feed(n, true), Path(n, true),
           Splits(n),  SchedSeconds(n), Processes(n), Threads(n),  System(n),     Tasks(n),
-          Nvtx(n),    Steps(n),      NvtxSteps(n),  KernelNames(n),
+          Nvtx(n),    GpuActivity(n), Steps(n),      NvtxSteps(n),  KernelNames(n),
           Findings(n), Losses(n),    Coverage(n),   Streams(n)};
 }
 

@@ -19,8 +19,10 @@ ARROWS = {
     "kernel_probe": {"wire", "base", "bpf"},
     "analysis": {"base"},
     "merge": {"wire", "base", "analysis"},
+    # Of the shim: what it knows of CUDA's functions, cuda_api.def.
+    "import": {"wire", "base", "preload"},
     "query": {"wire", "base", "analysis", "merge"},
-    "cli": {"wire", "base", "analysis", "merge", "query"},
+    "cli": {"wire", "base", "analysis", "merge", "query", "import"},
     "examples": set(),
 }
 # Free: they look at everything.
@@ -32,7 +34,7 @@ ONLY_IN = {
     r"bpf/(libbpf|bpf|btf)\.h": r"kernel_probe/.*",
     r"bpf/bpf_(helpers|tracing|core_read)\.h": r"bpf/.*",
     r"zstd\.h": r"base/.*",
-    r"sqlite3\.h": r"query/database\.cc",
+    r"sqlite3\.h": r"(query/database|import/nsys)\.cc",
 }
 
 # Analysis is pure: no I/O, no clock, no printing. (cstdio is for snprintf.)

@@ -226,8 +226,8 @@ struct ingero_block_header {
 /* ---- records ------------------------------------------------------------ */
 
 /*
- * Kinds on disk: append, never renumber or reuse. GPU_ACTIVITY and STACK are
- * reserved now so that readers of this version skip them knowingly.
+ * Kinds on disk: append, never renumber or reuse. STACK is reserved now so
+ * that readers of this version skip it knowingly.
  */
 #define INGERO_RECORDS(X)                     \
 	X(CALL, 1, struct ingero_call)        \
@@ -240,6 +240,7 @@ struct ingero_block_header {
 	X(PROCESS, 8, struct ingero_process)  \
 	X(COVERAGE, 9, struct ingero_coverage) \
 	X(NVTX, 32, struct ingero_nvtx)       \
+	X(GPU_ACTIVITY, 33, struct ingero_gpu_activity) \
 	X(NVTX_NAME, 35, struct ingero_nvtx_name) \
 	X(NVTX_BEGIN, 36, struct ingero_nvtx_begin)
 
@@ -247,7 +248,6 @@ enum ingero_record_kind {
 #define X(id, value, type) INGERO_RECORD_##id = value,
 	INGERO_RECORDS(X)
 #undef X
-	INGERO_RECORD_GPU_ACTIVITY = 33,
 	INGERO_RECORD_STACK = 34,
 };
 
@@ -261,6 +261,9 @@ struct ingero_record {
 enum ingero_call_flags {
 	INGERO_CALL_FIRST_USE = 1 << 0, /* first launch of this kernel in this process */
 	INGERO_CALL_CAPTURED = 1 << 1,  /* stream is being captured: recorded, not executed */
+	/* Imported copies: what the host's side is. The shim's are judged by merge. */
+	INGERO_CALL_HOST_PINNED = 1 << 2,
+	INGERO_CALL_HOST_PAGEABLE = 1 << 3,
 	/* bits 4..6: enum ingero_copy_direction */
 	INGERO_CALL_DIRECTION_SHIFT = 4,
 };
@@ -325,7 +328,15 @@ enum ingero_word {
 	INGERO_WORD_BLOCKS = 11, /* thread blocks of the launch */
 	INGERO_WORD_MODULE = 12,
 	INGERO_WORD_FLAGS = 13,
+	/*
+	 * Of imported calls that submit: bits 48..63 the device, bits 0..47 ticks
+	 * from the call's start until the GPU had finished all that it gave; 0 =
+	 * not known. The shim can't know it.
+	 */
+	INGERO_WORD_GPU_WORK = 14,
 };
+
+#define INGERO_GPU_WORK_DEVICE_SHIFT 48
 
 /*
  * What a function does, as far as the analysis cares. On disk: append only.
@@ -452,6 +463,9 @@ enum ingero_coverage_way {
 	/* A library whose functions are recorded by name: text = its path,
 	 * detail = its class, count = functions. */
 	INGERO_WAY_LIBRARY = 12,
+	/* Not recorded by ingero: text = where from, detail = 1: what the GPU did
+	 * is known, too. */
+	INGERO_WAY_IMPORTED = 13,
 };
 
 enum ingero_escape_reason {
@@ -517,6 +531,25 @@ struct ingero_nvtx_begin {
 	__u32 name, domain; /* as in its NVTX record */
 	__u32 tid;          /* that began it before the process had a stream; 0 = the slot's */
 	__u64 start_ticks;
+};
+
+enum ingero_gpu_kind {
+	INGERO_GPU_KERNEL = 1,
+	INGERO_GPU_COPY = 2,
+	INGERO_GPU_MEMSET = 3,
+};
+
+/* What a GPU did for the process (imported). r.flags = enum ingero_gpu_kind. */
+struct ingero_gpu_activity {
+	struct ingero_record r;
+	__u16 device;
+	__u16 direction; /* of a copy: enum ingero_copy_direction */
+	__u64 start_ticks;
+	__u64 duration_ticks;
+	__u64 stream; /* as in the words of calls */
+	__u64 kernel; /* that a KERNEL record names; 0 = none */
+	__u64 bytes;
+	__u64 call_ticks; /* start of the call that submitted it; 0 = not known */
 };
 
 /* A text of NVTX records, once per stream, before or after its first use. */

@@ -223,6 +223,8 @@ std::string ReportWords::Cost() const {
   const analysis::TraceFacts& facts = r_.facts;
   const Ns probes = facts.companion_cost / std::max<int64_t>(1, facts.cpus);
   const Ns cost = facts.tracing_cost + probes;
+  if (cost == Ns(0) && !facts.streams.empty())
+    return "what tracing cost is not known: it was not ingero that recorded";
   std::string text = fmt::format(
       "tracing cost about {} of {} ({}): the shim {}", FormatDuration(cost),
       FormatDuration(r_.span.length()), FormatPercent(cost, r_.span.length()),
