@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -33,8 +32,10 @@
 #include "cli/options.h"
 #include "cli/process_watch.h"
 #include "cli/program.h"
+#include "cli/recording.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
+#include "cli/signals.h"
 #include "cli/time_window.h"
 #include "merge/coverage.h"
 #include "merge/trace_reader.h"
@@ -91,63 +92,18 @@ Ns Now() {
   return Ns(int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec);
 }
 
-struct Options {
-  std::string command;  // "run" or "trace"
-  std::string dir, output;
-  bool quiet = false, cuda_only = false;
-  Ns duration;  // 0: until told to end
-  uint32_t pid = 0;
-  Args program;
-};
-
 // ---- signals ------------------------------------------------------------------
 
 // Those that ask a program to end or do something, as a batch system sends
 // them. Read from a descriptor while the program runs.
-constexpr int kForwarded[] = {SIGINT,  SIGTERM, SIGHUP,
-                              SIGQUIT, SIGUSR1, SIGUSR2};
-
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int number : kForwarded) sigaddset(&set, number);
-    sigaddset(&set, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &set, &before_);
-    fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  // From here on they do to this process what they did before.
-  void Restore() {
-    if (!fd_.valid()) return;
-    // What came while there was nothing left to pass it on to.
-    while (Next()) continue;
-    fd_.reset();
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  ~Signals() { Restore(); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  int fd() const { return fd_.get(); }
-  const sigset_t& before() const { return before_; }
-  std::optional<signalfd_siginfo> Next() const {
-    signalfd_siginfo info;
-    if (read(fd_.get(), &info, sizeof(info)) != sizeof(info))
-      return std::nullopt;
-    return info;
-  }
-
- private:
-  Fd fd_;
-  sigset_t before_{};
-};
+constexpr std::initializer_list<int> kForwarded = {
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
 
 // ---- one recording --------------------------------------------------------------
 
 class Session {
  public:
-  Session(const Options& options, const Io& io)
+  Session(const RecordingOptions& options, const Io& io)
       : options_(options), io_(io), begin_(Now()), calls_(options.dir) {}
 
   // Says why not, where the kernel side can't be recorded.
@@ -156,6 +112,7 @@ class Session {
   int Record(const std::string& program, const std::string& shim);
   // False: there is no store.
   bool MergeAndExplain();
+  const std::string& store() const { return store_; }
 
  private:
   void Say(const std::string& line) const {
@@ -167,9 +124,10 @@ class Session {
   void EndLine();
   void PrintProcesses(const merge::TraceReader& trace) const;
 
-  const Options& options_;
+  const RecordingOptions& options_;
   const Io& io_;
   Ns begin_, end_;
+  std::string store_;
   std::optional<Companion> companion_;
   bool kernel_by_others_ = false;
   LiveCalls calls_;
@@ -194,7 +152,7 @@ bool Session::StartKernelSide() {
   const bool may_ask = isatty(STDIN_FILENO) == 1 && io_.err_is_terminal;
   auto started = Companion::Start(options_.dir, may_ask);
   if (!started.ok()) {
-    Say((options_.command == "run" ? kWithout : "") +
+    Say((options_.program.empty() ? "" : kWithout) +
         started.status().message());
     return false;
   }
@@ -218,7 +176,7 @@ std::optional<int> Session::OnSignal(const signalfd_siginfo& info) {
 }
 
 int Session::Record(const std::string& program, const std::string& shim) {
-  Signals signals;
+  Signals signals(kForwarded);
   Fd pidfd;
   if (!program.empty()) {
     const char* given = getenv("LD_PRELOAD");
@@ -227,8 +185,9 @@ int Session::Record(const std::string& program, const std::string& shim) {
     if (preload.find(kShim) == std::string::npos)
       preload += (preload.empty() ? "" : ":") + shim;
     StartOptions start;
-    start.environment = {"LD_PRELOAD=" + preload,
-                         "INGERO_DIR=" + options_.dir};
+    start.environment = options_.environment;
+    start.environment.push_back("LD_PRELOAD=" + preload);
+    start.environment.push_back("INGERO_DIR=" + options_.dir);
     start.signal_mask = &signals.before();
     witness_.emplace();
     auto started = StartProgram(options_.program, start);
@@ -453,7 +412,8 @@ bool Session::MergeAndExplain() {
     Say(merged.status().message());
     return false;
   }
-  auto trace = merge::OpenTrace(merged->store_path);
+  store_ = merged->store_path;
+  auto trace = merge::OpenTrace(store_);
   if (!trace.ok()) {
     Say(trace.status().message());
     return false;
@@ -484,7 +444,7 @@ bool Session::MergeAndExplain() {
 
 // ---- the command line -----------------------------------------------------------
 
-void AddOptions(CLI::App* app, Options* o) {
+void AddOptions(CLI::App* app, RecordingOptions* o) {
   app->add_option("--dir", o->dir,
                   "Folder to record into. Default: $INGERO_DIR, else\n"
                   "~/.local/state/ingero")
@@ -497,7 +457,7 @@ void AddOptions(CLI::App* app, Options* o) {
 }
 
 // Makes the folder, its path absolute. A status to exit with where it can't.
-std::optional<int> PrepareFolder(Options* o, const Io& io) {
+std::optional<int> PrepareFolder(RecordingOptions* o, const Io& io) {
   TraceDir dir = DefaultTraceDir();
   if (!o->dir.empty()) {
     std::error_code error;
@@ -532,8 +492,41 @@ size_t ProgramAt(const CLI::App& app, const Args& args) {
 
 }  // namespace
 
+Recorded RecordProgram(RecordingOptions o, const Io& io) {
+  const std::string shim = ShimBesideUs();
+  if (shim.empty() || shim.find_first_of(": ") != std::string::npos) {
+    PrintError(io, o.command,
+               shim.empty() ? std::string(kShim) +
+                                  " is not beside ingero: install it again, "
+                                  "whole"
+                            : shim + " cannot be named in LD_PRELOAD: install "
+                                     "ingero in a folder without blank or "
+                                     "colon in its name");
+    return {kFailed, ""};
+  }
+  const std::string program = FindInPath(o.program[0]);
+  if (program.empty()) {
+    const bool there = o.program[0].find('/') != std::string::npos &&
+                       access(o.program[0].c_str(), F_OK) == 0;
+    PrintError(io, o.command,
+               o.program[0] + (there ? ": is no program that can be run"
+                                     : ": there is no such program"));
+    return {there ? kNotRunnable : kNotFound, ""};
+  }
+  if (auto status = PrepareFolder(&o, io)) return {*status, ""};
+
+  // Where it is ignored, nobody would tell us of the program's end.
+  std::signal(SIGCHLD, SIG_DFL);
+  Session session(o, io);
+  session.StartKernelSide();
+  const int status = session.Record(program, shim);
+  StopMergeOnSignals();
+  session.MergeAndExplain();
+  return {status, session.store()};
+}
+
 int RunRun(const Args& args, const Io& io) {
-  Options o;
+  RecordingOptions o;
   o.command = "run";
   CLI::App app(kRunHelp, "ingero run");
   app.footer(kRunExamples);
@@ -554,40 +547,11 @@ int RunRun(const Args& args, const Io& io) {
     return UsageError(io, "run",
                       "say what to run, for example: ingero run python3 "
                       "train.py");
-  const std::string shim = ShimBesideUs();
-  if (shim.empty() || shim.find_first_of(": ") != std::string::npos) {
-    PrintError(io, "run",
-               shim.empty() ? std::string(kShim) +
-                                  " is not beside ingero: install it again, "
-                                  "whole"
-                            : shim + " cannot be named in LD_PRELOAD: install "
-                                     "ingero in a folder without blank or "
-                                     "colon in its name");
-    return kFailed;
-  }
-  const std::string program = FindInPath(o.program[0]);
-  if (program.empty()) {
-    const bool there = o.program[0].find('/') != std::string::npos &&
-                       access(o.program[0].c_str(), F_OK) == 0;
-    PrintError(io, "run",
-               o.program[0] + (there ? ": is no program that can be run"
-                                     : ": there is no such program"));
-    return there ? kNotRunnable : kNotFound;
-  }
-  if (auto status = PrepareFolder(&o, io)) return *status;
-
-  // Where it is ignored, nobody would tell us of the program's end.
-  std::signal(SIGCHLD, SIG_DFL);
-  Session session(o, io);
-  session.StartKernelSide();
-  const int status = session.Record(program, shim);
-  StopMergeOnSignals();
-  session.MergeAndExplain();
-  return status;
+  return RecordProgram(std::move(o), io).exit_status;
 }
 
 int RunTrace(const Args& args, const Io& io) {
-  Options o;
+  RecordingOptions o;
   o.command = "trace";
   std::string duration, pid;
   CLI::App app(kTraceHelp, "ingero trace");

@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"run", "record a program from both sides, and say why it starves",
      RunRun},
     {"trace", "record what runs already, for a time or until Ctrl-C", RunTrace},
+    {"demo", "show it on a simulated GPU, with a cause planted", RunDemo},
     {"merge", "join what was recorded into a store that can be asked",
      RunMerge},
     {"explain", "say why the GPU was starved, and what to do about it",

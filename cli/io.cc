@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "base/trace_dir.h"
 
 namespace ingero::cli {
 namespace {
@@ -42,6 +43,18 @@ Io ProcessIo() {
   io.no_color = (no_color != nullptr && *no_color != '\0') ||
                 (term != nullptr && std::strcmp(term, "dumb") == 0);
   return io;
+}
+
+Result<std::string> NewFolder(const std::string& name) {
+  const char* given = std::getenv("TMPDIR");
+  std::string path = given == nullptr || *given == '\0' ? "/tmp" : given;
+  path += "/" + name + ".XXXXXX";
+  if (mkdtemp(path.data()) == nullptr)
+    return Status::Errno("making a folder " + path, errno);
+  const TraceDir owner = DefaultTraceDir();
+  if (geteuid() == 0 && chown(path.c_str(), owner.uid, owner.gid) != 0)
+    return Status::Errno("giving away " + path, errno);
+  return path;
 }
 
 void Write(std::FILE* file, std::string_view text) {

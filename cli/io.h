@@ -36,6 +36,9 @@ void PrintError(const Io& io, std::string_view where, std::string_view message);
 // arrive (a full disk).
 bool FinishOutput(const Io& io, std::string_view where);
 
+// A new private folder, "/tmp/NAME.xxxxxx"; under sudo the caller's.
+Result<std::string> NewFolder(const std::string& name);
+
 // Has `write` write to a file beside `path` that takes its place once it is
 // whole; "-": to io.out.
 Status WriteOutput(const std::string& path, const Io& io,

@@ -137,6 +137,21 @@ std::string FindCompanion() {
   return FindInPath(name);
 }
 
+DemoProgram FindDemoProgram() {
+  const std::string own = OwnFolder();
+  for (const auto& [folder, libraries] :
+       {std::pair("/../" INGERO_LIBDIR "/ingero/demo", ""),
+        std::pair("/../lib/ingero/demo", ""),
+        std::pair("", "/../lib/fake_cuda")}) {  // a build tree
+    const std::string path = own + folder + "/starve_sim";
+    if (IsFile(path))
+      return {std::filesystem::path(path).lexically_normal().string(),
+              std::filesystem::path(own + folder + libraries)
+                  .lexically_normal().string()};
+  }
+  return {};
+}
+
 std::string FindInPath(const std::string& name) {
   const auto runs = [](const std::string& path) {
     return IsFile(path) && access(path.c_str(), X_OK) == 0;

@@ -54,6 +54,11 @@ inline constexpr const char* kShim = "libingero_cuda.so";
 // Where an installation or a build tree has them, "" where they are not.
 std::string ShimBesideUs();
 std::string FindCompanion();  // beside us, else in PATH
+struct DemoProgram {
+  std::string path;       // "" = it is not there
+  std::string libraries;  // folder of the CUDA that it runs on
+};
+DemoProgram FindDemoProgram();
 // The file that execvp() would take for `name`, "" = none.
 std::string FindInPath(const std::string& name);
 

@@ -66,6 +66,7 @@ Next, in this shell or another:
   ingero explain --since 1s        only the end of it
   ingero explain --json            for programs
   ingero list                      what has been recorded
+  ingero demo --list               other causes, planted one at a time
 For a program of your own, without INGERO_DIR:
   ingero run python3 your_program.py
 END

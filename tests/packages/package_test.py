@@ -36,6 +36,13 @@ class PackageTest(unittest.TestCase):
         part = text.split("Commands:\n")[1].split("\n\n")[0]
         return [line.split()[0] for line in part.splitlines()]
 
+    def demo(self, out, *ingero, **kw):
+        """It runs where it was put, on its own simulated CUDA."""
+        done = run(*ingero, "demo", "--cuda-only", "healthy", "--dir",
+                   out / "demo", **kw)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("Planted and found", done.stdout)
+
     def test_debian_package(self):
         if not shutil.which("dpkg-deb"):
             self.skipTest("no dpkg-deb here")
@@ -52,6 +59,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(run(ingero, "version").stdout[:7], "ingero ")
         for name in ("libingero_cuda.so", "libingero_check.so"):
             self.assertEqual(len(list(tree.glob(f"lib*/**/{name}"))), 1, name)
+        self.demo(out, ingero)
         if (tree / "bin/ingero-kprobe").exists():
             unit = (tree / "lib/systemd/system/ingero-kprobe.service").read_text()
             self.assertIn("\nExecStart=/usr/bin/ingero-kprobe ", unit)
@@ -127,13 +135,15 @@ class PackageTest(unittest.TestCase):
         done = run(sys.executable, "-m", "zipfile", "-e", wheel, out / "w")
         self.assertEqual(done.returncode, 0, done.stdout)
         native = out / "w/ingero/_native"
-        for program in native.glob("bin/*"):
+        for program in (*native.glob("bin/*"),
+                        *native.glob("lib*/**/ingero/demo/starve_sim")):
             program.chmod(0o755)  # as pip does; zipfile does not
         env = {"PYTHONPATH": str(out / "w"), "PATH": "/usr/bin:/bin"}
         done = run(sys.executable, "-m", "ingero", "version", env=env)
         self.assertEqual(done.stdout[:7], "ingero ", done.stdout)
         done = run(sys.executable, "-m", "ingero", "shim", env=env)
         self.assertTrue(pathlib.Path(done.stdout.strip()).exists(), done.stdout)
+        self.demo(out, sys.executable, "-m", "ingero", env=env)
         sys.path.insert(0, str(out / "w"))
         from ingero.__main__ import _with_this_python
         here = sys.executable

@@ -25,19 +25,6 @@ using nlohmann::json;
 
 namespace {
 
-std::vector<int> AllowedCpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-      if (CPU_ISSET(c, &set)) {
-        cpus.push_back(c);
-      }
-    }
-  }
-  return cpus;
-}
-
 void Check(cudaError_t e, const char* what) {
   if (e != cudaSuccess) {
     Die(std::string(what) + ": " + cudaGetErrorName(e));

@@ -47,8 +47,23 @@ inline void Sleep(uint64_t ns) {
   exit(1);
 }
 
-// "0,2-3"; empty: no change.
+inline std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int c = 0; c < CPU_SETSIZE; c++) {
+      if (CPU_ISSET(c, &set)) {
+        cpus.push_back(c);
+      }
+    }
+  }
+  return cpus;
+}
+
+// "0,2-3": the first, third and fourth of the CPUs that the process might use
+// when it began; empty: no change.
 inline std::vector<int> ParseCpus(const std::string& text) {
+  static const std::vector<int> allowed = AllowedCpus();
   std::vector<int> cpus;
   for (size_t at = 0; at < text.size();) {
     char* end;
@@ -59,8 +74,13 @@ inline std::vector<int> ParseCpus(const std::string& text) {
     if ((*end != ',' && *end != '\0') || first < 0 || last >= CPU_SETSIZE) {
       Die("\"" + text + "\" is not a list of CPUs");
     }
+    if (static_cast<size_t>(last) >= allowed.size()) {
+      fprintf(stderr, "starve_sim: SKIP: needs %ld CPUs, and may use %zu\n",
+              last + 1, allowed.size());
+      exit(77);
+    }
     for (long c = first; c <= last; c++) {
-      cpus.push_back(static_cast<int>(c));
+      cpus.push_back(allowed[static_cast<size_t>(c)]);
     }
     at = static_cast<size_t>(end - text.c_str()) + 1;
   }

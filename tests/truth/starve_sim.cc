@@ -76,7 +76,7 @@ using nlohmann::json;
   X(transport, "pipe", "pipe or futex: how workers hand over batches")     \
   X(copy, "pinned", "pinned or pageable")                                  \
   X(sync, "block", "spin or block: how the trainer waits for the GPU")     \
-  X(cpus, "", "pin everything, e.g. 0,1")                                  \
+  X(cpus, "", "pin everything, e.g. 0,1: of those that it may use")        \
   X(trainer_cpus, "", "pin the trainer")                                   \
   X(worker_cpus, "", "pin the workers")                                    \
   X(data_dir, "/tmp", "folder for the file that O_DIRECT reads")
@@ -656,6 +656,7 @@ uint64_t OwnCpu(const std::vector<pid_t>& spinners) {
 // A process of its own session, child of init: nothing of ours. Returns its
 // pid; the caller kills it.
 pid_t StartSpinner(const std::vector<int>& cpus, int number) {
+  const pid_t owner = getpid();
   int fds[2];
   if (pipe(fds) != 0) {
     Die("cannot make a pipe");
@@ -670,10 +671,12 @@ pid_t StartSpinner(const std::vector<int>& cpus, int number) {
       std::string name = "cpu_hog_" + std::to_string(number);
       prctl(PR_SET_NAME, name.c_str());
       PinTo(cpus);
-      alarm(300);  // in case nobody is left to end us
-      for (;;) {
+      alarm(300);
+      // Until it is killed; or else until nobody is left to do that.
+      while (kill(owner, 0) == 0) {
         Burn(1000000);
       }
+      _exit(0);
     }
     if (write(fds[1], &spinner, sizeof spinner) != sizeof spinner) {
       _exit(1);
@@ -906,8 +909,7 @@ int Main(int argc, char** argv) {
     std::string pretty = truth.dump(1) + "\n";
     fwrite(pretty.data(), 1, pretty.size(), f);
     fclose(f);
-  }
-  if (truth.contains("lost_ns")) {
+  } else if (truth.contains("lost_ns")) {
     double wall = static_cast<double>(truth["end_ns"].get<uint64_t>() -
                                       truth["begin_ns"].get<uint64_t>());
     printf("trainer %d: %.3f s, GPU without work %.3f s (%.0f %%)\n",

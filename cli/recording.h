@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records a program from both sides, merges and explains: what `ingero run`
+// does, and `ingero demo` with a program of its own. Defined in cmd_run.cc.
+#ifndef INGERO_CLI_RECORDING_H_
+#define INGERO_CLI_RECORDING_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+#include "cli/command.h"
+
+namespace ingero::cli {
+
+struct RecordingOptions {
+  std::string command;      // of ingero, for its messages
+  std::string dir, output;  // "": the default
+  bool quiet = false;       // no live line, list of processes or report
+  bool cuda_only = false;
+  Ns duration;       // of a trace; 0: until told to end
+  uint32_t pid = 0;  // of a trace; 0: of everybody
+  Args program;      // empty: a trace
+  Args environment;  // "NAME=value", for the program alone
+};
+
+struct Recorded {
+  int exit_status = kFailed;  // as `ingero run --help` has it
+  std::string store;          // "" = there is none, and it was said why
+};
+
+// REQUIRES: !options.program.empty()
+Recorded RecordProgram(RecordingOptions options, const Io& io);
+
+}  // namespace ingero::cli
+
+#endif  // INGERO_CLI_RECORDING_H_
