@@ -47,10 +47,13 @@ std::optional<TaskStat> ParseTaskStat(std::string_view text) {
   if (const std::string_view state = CutWord(&text); !state.empty())
     stat.state = state[0];
   const auto parent = Number(CutWord(&text));
-  for (int field = 5; field < 22; ++field) CutWord(&text);
+  for (int field = 5; field < 14; ++field) CutWord(&text);
+  const auto user = Number(CutWord(&text)), kernel = Number(CutWord(&text));
+  for (int field = 16; field < 22; ++field) CutWord(&text);
   const auto start = Number(text);
-  if (!parent || !start) return std::nullopt;
+  if (!parent || !user || !kernel || !start) return std::nullopt;
   stat.parent_pid = static_cast<uint32_t>(*parent);
+  stat.cpu_ticks = *user + *kernel;
   stat.start_ticks = *start;
   return stat;
 }

@@ -16,6 +16,7 @@ struct TaskStat {
   std::string comm;
   char state = '?';  // 'Z': it has ended, and nobody has asked how
   uint32_t parent_pid = 0;
+  uint64_t cpu_ticks = 0;  // in user and kernel mode, of all its threads
   uint64_t start_ticks = 0;
 };
 std::optional<TaskStat> ParseTaskStat(std::string_view text);

@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"run", "record a program from both sides, and say why it starves",
      RunRun},
     {"trace", "record what runs already, for a time or until Ctrl-C", RunTrace},
+    {"top", "show live how the GPU is fed, while it is recorded", RunTop},
     {"demo", "show it on a simulated GPU, with a cause planted", RunDemo},
     {"merge", "join what was recorded into a store that can be asked",
      RunMerge},

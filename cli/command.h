@@ -38,6 +38,7 @@ std::span<const Command> Commands();
 int RunRun(const Args& args, const Io& io);
 int RunTrace(const Args& args, const Io& io);
 int RunDemo(const Args& args, const Io& io);
+int RunTop(const Args& args, const Io& io);
 int RunMerge(const Args& args, const Io& io);
 int RunExplain(const Args& args, const Io& io);
 int RunReport(const Args& args, const Io& io);

@@ -69,6 +69,7 @@ TEST(ProcTest, NamesWithBlanksAndParenthesesDoNotShiftFields) {
   ASSERT_TRUE(s.has_value());
   EXPECT_EQ(s->comm, "a) b (c");
   EXPECT_EQ(s->parent_pid, 17u);
+  EXPECT_EQ(s->cpu_ticks, 11u);
   EXPECT_EQ(s->start_ticks, 998877u);
   for (const char* bad : {"", "1 (x", "1 (x)", "1 (x) S", "1 (x) S 2 3 4"})
     EXPECT_FALSE(ParseTaskStat(bad).has_value()) << bad;
