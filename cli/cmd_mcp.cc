@@ -119,7 +119,7 @@ void ReadLines(Output& output,
 
 #ifdef INGERO_HAVE_HTTP
 int RunHttp(const std::string& db, const std::string& where, const Io& io) {
-  auto address = mcp::ParseHttpAddress(where);
+  auto address = ParseHttpAddress(where);
   if (!address.ok())
     return UsageError(io, "mcp", "--http: " + address.status().message());
   const char* set = std::getenv("INGERO_MCP_TOKEN");

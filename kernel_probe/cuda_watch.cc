@@ -16,6 +16,8 @@ constexpr uint64_t kFirstLookNs = 1'000'000'000;
 
 void CudaWatch::OnTask(const ingero_ring_task& e, uint64_t now_ns) {
   if (e.tid != e.tgid) return;
+  if (e.event == INGERO_TASK_EVENT_EXEC || e.event == INGERO_TASK_EVENT_EXIT)
+    Forget(e.tgid);
   switch (e.event) {
     case INGERO_TASK_EVENT_FORK:
     case INGERO_TASK_EVENT_EXEC:
@@ -31,6 +33,13 @@ void CudaWatch::OnTask(const ingero_ring_task& e, uint64_t now_ns) {
       watched_.erase(e.tgid);
       break;
   }
+}
+
+void CudaWatch::Forget(uint32_t pid) {
+  const auto it = found_.find(pid);
+  if (it == found_.end()) return;
+  --(it->second ? with_shim_ : without_shim_);
+  found_.erase(it);
 }
 
 void CudaWatch::Look(uint64_t now_ns, size_t most, Rows* rows) {
@@ -69,6 +78,9 @@ bool CudaWatch::LookAt(uint32_t pid, uint64_t now_ns, Rows* rows) {
                           pid, CudaProcessBits(pid, maps)};
   static_assert(std::size(row) == sample_table::kCount);
   rows->Append(row, maps.library);
+  Forget(pid);
+  found_[pid] = maps.shim;
+  ++(maps.shim ? with_shim_ : without_shim_);
   return false;
 }
 

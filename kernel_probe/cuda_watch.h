@@ -9,10 +9,11 @@
 // mappings (on a busy machine); an hour of a process without CUDA costs 12
 // looks.
 //
-// Threads: one.
+// Threads: one; the counts from any.
 #ifndef INGERO_KERNEL_PROBE_CUDA_WATCH_H_
 #define INGERO_KERNEL_PROBE_CUDA_WATCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <queue>
 #include <unordered_map>
@@ -33,6 +34,10 @@ class CudaWatch {
   // At all of them, but not beyond deadline_ns.
   void LookAtAll(uint64_t deadline_ns, Rows* rows);
 
+  // Running processes in which a CUDA library was found.
+  uint64_t with_shim() const { return with_shim_; }
+  uint64_t without_shim() const { return without_shim_; }
+
  private:
   struct Watched {
     uint64_t begin_ns = 0;
@@ -46,10 +51,14 @@ class CudaWatch {
   };
   // False: nothing more to learn about it.
   bool LookAt(uint32_t pid, uint64_t now_ns, Rows* rows);
+  // It has ended, or is another program from now on.
+  void Forget(uint32_t pid);
 
   std::unordered_map<uint32_t, Watched> watched_;
   std::priority_queue<Due> due_;
   uint64_t lives_ = 0;
+  std::unordered_map<uint32_t, bool> found_;  // whether the shim is in it
+  std::atomic<uint64_t> with_shim_{0}, without_shim_{0};
 };
 
 }  // namespace ingero::kernel_probe

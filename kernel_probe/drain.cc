@@ -113,6 +113,8 @@ double Drain::Consume() {
     const uint32_t slots = c.ring.Take(
         [&](const ingero_ring_switch& e, const ingero_ring_switch_more& more) {
           AppendSwitch(e, more, &c.rows.values);
+          wakes_ += e.wake_ns != 0;
+          pages_ += more.prev_pages;
           if (c.rows.values.size() >= kBlockRows * switch_table::kCount)
             HandOver(&c, &c.rows);
         });

@@ -48,6 +48,9 @@ class Drain {
 
   uint64_t recorded() const { return recorded_; }
   uint64_t dropped() const { return dropped_; }  // writer behind
+  // Of the switches taken: to a thread that was woken; pages of who left.
+  uint64_t wakes() const { return wakes_; }
+  uint64_t pages() const { return pages_; }
 
  private:
   struct Cpu {
@@ -70,6 +73,7 @@ class Drain {
   std::vector<Cpu> cpus_;
   double ring_slots_ = 1;
   uint64_t recorded_ = 0, dropped_ = 0;
+  uint64_t wakes_ = 0, pages_ = 0;
 };
 
 }  // namespace ingero::kernel_probe

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/file.h"
 #include "base/task_stat.h"
@@ -43,6 +44,7 @@ Examples:
   sudo ingero-kprobe --duration 60s
   sudo ingero-kprobe --buffer 16M         where losses were shown
   sudo ingero-kprobe --tree train.py      of a busy host, one job only
+  sudo ingero-kprobe --metrics 127.0.0.1:9753    for Prometheus, at /metrics
   sudo ingero-kprobe --check              does it work on this kernel?
   sudo ingero-kprobe --ready-file /tmp/ready &   for scripts
 
@@ -157,7 +159,7 @@ Status CheckReadyFile(const std::string& path) {
 ParsedArgs ParseArgs(int argc, char** argv) {
   ParsedArgs parsed;
   Options& o = parsed.options;
-  std::string duration, buffer, pages;
+  std::string duration, buffer, pages, metrics;
   std::vector<std::string> trees;
   CLI::App app("Kernel companion of ingero: who runs, who waits, and for what.",
                "ingero-kprobe");
@@ -193,6 +195,12 @@ ParsedArgs ParseArgs(int argc, char** argv) {
                "For a program that starts this one: end when standard input "
                "does, and print 'SWITCHES LOST BYTES' so far to standard output, "
                "once recording and then once a second");
+  app.add_option("--metrics", metrics,
+                 "Serve the recording's figures to Prometheus at this address "
+                 "while it goes on, at /metrics; beyond this machine only with "
+                 "a token in INGERO_METRICS_TOKEN, which clients send as "
+                 "'Authorization: Bearer ...'")
+      ->type_name("HOST:PORT");
   app.add_flag("--quiet", o.quiet,
                "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");
@@ -221,6 +229,20 @@ ParsedArgs ParseArgs(int argc, char** argv) {
     auto root = ParseTree(text);
     if (!root.ok()) return usage("--tree", root.status());
     o.tree.push_back(*root);
+  }
+  if (!metrics.empty()) {
+    auto address = ParseHttpAddress(metrics);
+    if (!address.ok()) return usage("--metrics", address.status());
+    const char* token = std::getenv("INGERO_METRICS_TOKEN");
+    o.metrics_token = token == nullptr ? "" : token;
+    if (o.metrics_token.empty() && !address->loopback())
+      return usage("--metrics",
+                   Status::Error(address->host +
+                                 " can be reached from other machines; set "
+                                 "INGERO_METRICS_TOKEN to a secret that clients "
+                                 "send as 'Authorization: Bearer ...', or use "
+                                 "127.0.0.1"));
+    o.metrics = *address;
   }
   if (!duration.empty()) {
     auto d = ParseDuration(duration);

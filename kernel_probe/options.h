@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "kernel_probe/loader.h"
@@ -29,6 +30,8 @@ struct Options {
   // For `ingero run`: ends when standard input does, and prints its counts to
   // standard output (recorder.h).
   bool supervised = false;
+  std::optional<HttpAddress> metrics;
+  std::string metrics_token;  // who asks must send it; "": anybody may ask
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing

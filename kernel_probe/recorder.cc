@@ -23,6 +23,7 @@
 #include "kernel_probe/drain.h"
 #include "kernel_probe/loader.h"
 #include "kernel_probe/losses.h"
+#include "kernel_probe/metrics.h"
 #include "kernel_probe/output.h"
 #include "kernel_probe/preflight.h"
 #include "kernel_probe/proc.h"
@@ -41,6 +42,8 @@ constexpr uint64_t kMaxPollNs = 20'000'000;
 // ring is half full.
 constexpr double kFastestSwitchesPerNs = 1e-3;
 constexpr int kReaderNice = -10;
+// What the probes add to one (bench/README.md); merge counts with it, too.
+constexpr uint64_t kProbeNsPerSwitch = 200;
 
 const char* LossText(uint32_t loss) {
   switch (loss) {
@@ -134,6 +137,7 @@ class Recorder {
   uint64_t LeftOut() const;
   void ShowStatus(uint64_t now);
   void TellSupervisor() const;
+  void PublishFigures(uint64_t now);
   // Missing from the stream so far.
   uint64_t LostRows() const {
     return losses_.events() + writer_->rows_failed();
@@ -148,6 +152,7 @@ class Recorder {
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<LossReader> loss_reader_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<MetricsServer> metrics_;  // null: not asked for
   RecordingFacts facts_;
   LossBook losses_;
   std::vector<ingero_ring_task> early_;  // task events before TaskLog runs
@@ -168,6 +173,12 @@ Status Recorder::Run() {
     if (Status can = CheckReadyFile(options_.ready_file); !can.ok())
       return std::move(can).In("--ready-file");
     unlink(options_.ready_file.c_str());
+  }
+  if (options_.metrics) {
+    auto server = MetricsServer::Listen(*options_.metrics,
+                                        options_.metrics_token);
+    if (!server.ok()) return Status(server.status()).In("--metrics");
+    metrics_ = std::move(*server);
   }
   INGERO_RETURN_IF_ERROR(Start());
   Loop();
@@ -241,6 +252,8 @@ Status Recorder::Start() {
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
     if (!ready.ok()) return Status(ready.status()).In("--ready-file");
   }
+  if (metrics_)
+    std::fprintf(stderr, "metrics: %s\n", metrics_->url().c_str());
   std::fprintf(stderr, "recording\n");
   begin_cpu_s_ = CpuSeconds();
   if (setpriority(PRIO_PROCESS, 0, kReaderNice) != 0) {
@@ -265,6 +278,10 @@ Status Recorder::Start() {
                                probe.skipped + " (missing: " + probe.without +
                                ")");
   sampler_->Start(facts_, std::move(nvml), std::move(xids));
+  if (metrics_) {
+    PublishFigures(NowNs());
+    metrics_->Start();
+  }
   if (options_.supervised) TellSupervisor();
   live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
   return {};
@@ -324,6 +341,7 @@ void Recorder::Loop() {
                      live_ ? "\r\033[K" : "", output_.path.c_str());
       }
       if (live_) ShowStatus(now);
+      if (metrics_) PublishFigures(now);
       if (options_.supervised && now >= tell_at) {
         TellSupervisor();
         tell_at = now + kTellNs;
@@ -345,6 +363,7 @@ void Recorder::Loop() {
 }
 
 Status Recorder::Finish() {
+  metrics_.reset();
   loader_->Detach();
   drain_->Consume();
   missed_polled_ns_ = std::min(missed_polled_ns_, NowNs() - kFlushNs);
@@ -391,6 +410,31 @@ uint64_t Recorder::LeftOut() const {
     count += __atomic_load_n(&loader_->cpu_states()[cpu].switches_left_out,
                              __ATOMIC_RELAXED);
   return count;
+}
+
+void Recorder::PublishFigures(uint64_t now) {
+  Figures f;
+  f.recording = Ns(static_cast<int64_t>(now - begin_ns_));
+  for (int cpu = 0; cpu < loader_->cpus(); ++cpu)
+    f.switches_seen += __atomic_load_n(
+        &loader_->cpu_states()[cpu].switches_seen, __ATOMIC_RELAXED);
+  f.switches_recorded = drain_->recorded();
+  f.switches_left_out = LeftOut();
+  f.wakes = drain_->wakes();
+  f.pages = drain_->pages();
+  f.task_events = tasks_->written();
+  f.lost = losses_.totals();
+  f.lost[INGERO_LOSS_WRITE_FAILED] += writer_->rows_failed();
+  f.bytes_written = writer_->bytes_written();
+  f.cuda_with_shim = tasks_->cuda().with_shim();
+  f.cuda_without_shim = tasks_->cuda().without_shim();
+  f.own_cpu = Ns(static_cast<int64_t>(CpuSeconds() * 1e9));
+  f.probes = Ns(static_cast<int64_t>(f.switches_seen * kProbeNsPerSwitch));
+  uint64_t measured = 0;
+  for (const ProbeState& probe : loader_->States()) measured += probe.run_ns;
+  if (measured > 0) f.probes_measured = Ns(static_cast<int64_t>(measured));
+  f.gpu_percent = sampler_->gpu_percent();
+  metrics_->Publish(f);
 }
 
 void Recorder::TellSupervisor() const {

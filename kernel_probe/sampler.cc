@@ -83,6 +83,11 @@ void Sampler::Finish() {
   if (gpu_thread_.joinable()) gpu_thread_.join();
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> Sampler::gpu_percent() {
+  const std::lock_guard lock(mutex_);
+  return {gpu_percent_.begin(), gpu_percent_.end()};
+}
+
 bool Sampler::SleepUntil(uint64_t t_ns) {
   std::unique_lock lock(mutex_);
   const uint64_t now = NowNs();
@@ -124,8 +129,12 @@ void Sampler::RunGpu() {
   for (bool more = true; more;) {
     Rows rows = writer_->Spare(sample_table::kSchema);
     for (int i = 0; i < kKnotsPerSample && more; ++i) {
-      for (const GpuValue& v : nvml_->Sample(/*slow=*/i == 0))
+      for (const GpuValue& v : nvml_->Sample(/*slow=*/i == 0)) {
         Add(&rows, NowNs(), v.metric, v.instance, v.value, v.text);
+        if (v.metric != Metric::kGpuUtilization) continue;
+        const std::lock_guard lock(mutex_);
+        gpu_percent_[v.instance] = v.value;
+      }
       // After a call that blocked, do not catch up.
       next = std::max(next + kKnotNs, NowNs());
       more = SleepUntil(next);

@@ -10,12 +10,14 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/tables.h"
@@ -50,6 +52,8 @@ class Sampler {
              std::optional<XidLog> xids);
   // Takes a last sample and knot.
   void Finish();
+  // What NVML last told: (GPU, percent of the time in which a kernel ran).
+  std::vector<std::pair<uint64_t, uint64_t>> gpu_percent();
 
  private:
   void Run();
@@ -73,6 +77,7 @@ class Sampler {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool finish_ = false;  // under mutex_
+  std::map<uint64_t, uint64_t> gpu_percent_;  // likewise
   std::thread thread_, gpu_thread_;
 };
 

@@ -40,6 +40,7 @@ class TaskLog {
   void Finish();
 
   uint64_t written() const { return written_; }
+  const CudaWatch& cuda() const { return cuda_; }  // for its counts
 
  private:
   void Run();

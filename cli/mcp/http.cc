@@ -9,7 +9,6 @@
 #include <sys/signalfd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -30,29 +29,6 @@ constexpr time_t kReadSeconds = 5;
 // Between two looks whether a request still runs, and its client listens.
 constexpr auto kLook = std::chrono::milliseconds(200);
 constexpr const char* kSessionHeader = "Mcp-Session-Id";
-
-bool IsLoopbackName(std::string_view host) {
-  return host == "localhost" || host == "127.0.0.1" || host == "::1" ||
-         host == "[::1]";
-}
-
-// "http://localhost:3000" -> "localhost"; "[::1]:80" -> "[::1]".
-std::string_view HostOf(std::string_view text) {
-  if (const size_t scheme = text.find("://"); scheme != text.npos)
-    text.remove_prefix(scheme + 3);
-  if (text.starts_with('['))
-    return text.substr(0, std::min(text.find(']') + 1, text.size()));
-  return text.substr(0, std::min(text.find(':'), text.size()));
-}
-
-// Takes as long for a right beginning as for a wrong one.
-bool SameSecret(std::string_view a, std::string_view b) {
-  unsigned char different = a.size() != b.size();
-  for (size_t i = 0; i < a.size(); ++i)
-    different |= static_cast<unsigned char>(a[i] ^ b[i % std::max<size_t>(
-                                                       b.size(), 1)]);
-  return different == 0;
-}
 
 std::string RandomId() {
   unsigned char bytes[16];
@@ -206,8 +182,7 @@ class HttpServer {
   }
 
   Status Run(const std::function<void(const std::string&)>& ready) {
-    std::string host = address_.host;
-    if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+    const std::string host = address_.bare_host();
     int port = address_.port;
     errno = 0;
     if (port == 0)
@@ -411,27 +386,6 @@ class HttpServer {
 };
 
 }  // namespace
-
-bool HttpAddress::loopback() const {
-  return IsLoopbackName(host) || host.starts_with("127.");
-}
-
-Result<HttpAddress> ParseHttpAddress(std::string_view text) {
-  HttpAddress address;
-  const size_t colon = text.rfind(':');
-  address.host = text.substr(0, colon);
-  const std::string_view port =
-      colon == text.npos ? "" : text.substr(colon + 1);
-  const auto [end, error] =
-      std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (address.host.empty() || port.empty() || error != std::errc() ||
-      end != port.data() + port.size() || address.port < 0 ||
-      address.port > 65535)
-    return Status::Error("'" + std::string(text) +
-                         "' is not an address; write for example "
-                         "127.0.0.1:8080 or [::1]:0");
-  return address;
-}
 
 Status ServeHttp(const Offer& offer, const HttpAddress& address,
                  const std::string& token,

@@ -10,20 +10,12 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 
+#include "base/http_address.h"
 #include "base/status.h"
 #include "cli/mcp/protocol.h"
 
 namespace ingero::cli::mcp {
-
-struct HttpAddress {
-  std::string host;
-  int port = 0;  // 0: any that is free
-  bool loopback() const;
-};
-// "127.0.0.1:8080", "[::1]:8080", "localhost:0".
-Result<HttpAddress> ParseHttpAddress(std::string_view text);
 
 // Serves until SIGINT or SIGTERM. token: "" = none is asked for; needed where
 // the address is not loopback. ready: told the URL once it can be asked.

@@ -123,12 +123,18 @@ TEST_F(CudaWatchTest, LooksAfterASecondAndThenWheneverTheAgeDoubles) {
   EXPECT_FALSE(seen & INGERO_CUDA_SHIM_MAPPED);
   EXPECT_FALSE(seen & INGERO_CUDA_STATIC);
   EXPECT_FALSE(seen & INGERO_CUDA_SECURE);
+  EXPECT_EQ(watch_.without_shim(), 1u);
   // Once is enough, until it execs.
   watch_.Look(100 * kSecond, 16, &rows_);
   EXPECT_EQ(rows_.size(), 1u);
   watch_.OnTask(with.Event(INGERO_TASK_EVENT_EXEC), 100 * kSecond);
+  EXPECT_EQ(watch_.without_shim(), 0u);
   watch_.Look(101 * kSecond, 16, &rows_);
   EXPECT_EQ(rows_.size(), 2u);
+  EXPECT_EQ(watch_.without_shim(), 1u);
+  watch_.OnTask(with.Event(INGERO_TASK_EVENT_EXIT), 102 * kSecond);
+  EXPECT_EQ(watch_.without_shim(), 0u);
+  EXPECT_EQ(watch_.with_shim(), 0u);
 }
 
 TEST_F(CudaWatchTest, WhatWasThereBeforeIsDueAtOnceAndTheEndLooksAtAll) {

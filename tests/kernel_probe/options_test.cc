@@ -100,7 +100,8 @@ TEST(OptionsTest, BadUsageIsOneLineAndStatus2) {
       {"--duration", "soon"}, {"--duration"}, {"--buffer", "2G"},
       {"--buffer", "x"},      {"--nonsense"}, {"stray"},
       {"--tree", "0"},        {"--tree", "99999999999"},
-      {"--tree", "/bin/sh"},  {"--tree"}};
+      {"--tree", "/bin/sh"},  {"--tree"},     {"--metrics", "9753"},
+      {"--metrics"}};
   for (const auto& args : bad) {
     testing::internal::CaptureStderr();
     const ParsedArgs parsed = Parse(args);
