@@ -3,36 +3,73 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "merge/ahead.h"
 
 namespace ingero::merge {
 
-bool BlockCache::Take(uint64_t offset, Rows* rows) {
+std::shared_ptr<const SortedRows> BlockCache::Take(uint64_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = blocks_.find(offset);
-  if (it == blocks_.end()) return false;
-  std::swap(*rows, it->second);
-  values_ -= rows->values.size();
+  if (it == blocks_.end()) return nullptr;
+  const auto rows = std::move(it->second);
+  values_ -= rows->rows.values.size();
   blocks_.erase(it);
-  return true;
+  return rows;
 }
 
-void BlockCache::Put(uint64_t offset, Rows rows) {
+void BlockCache::Put(uint64_t offset, std::shared_ptr<const SortedRows> rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const size_t values = rows->rows.values.size();
   // What is left of windows that nobody came back for.
-  if (values_ + rows.values.size() > kMostValues) {
+  if (values_ + values > kMostValues) {
     blocks_.clear();
     values_ = 0;
   }
-  if (rows.values.size() > kMostValues) return;
-  const auto [it, added] = blocks_.try_emplace(offset);
-  if (!added) return;
-  values_ += rows.values.size();
-  it->second = std::move(rows);
+  if (values > kMostValues) return;
+  if (blocks_.try_emplace(offset, std::move(rows)).second) values_ += values;
 }
 
-struct RowCursor::Decoded {
+namespace {
+
+Result<std::shared_ptr<const SortedRows>> Decoded(std::string_view bytes,
+                                                  const TableSchema& schema) {
+  auto out = std::make_shared<SortedRows>();
+  INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, schema, &out->rows));
+  const Rows& rows = out->rows;
+  const size_t count = rows.size();
+  const auto t = [&](size_t r) { return static_cast<int64_t>(rows.at(r, 0)); };
+  bool sorted = true;
+  for (size_t r = 1; sorted && r < count; ++r) sorted = t(r - 1) <= t(r);
+  if (!sorted) {
+    out->order.resize(count);
+    std::iota(out->order.begin(), out->order.end(), 0);
+    std::stable_sort(out->order.begin(), out->order.end(),
+                     [&](uint32_t x, uint32_t y) { return t(x) < t(y); });
+  }
+  return std::shared_ptr<const SortedRows>(std::move(out));
+}
+
+// Those at positions [begin, end).
+std::shared_ptr<const SortedRows> Part(const SortedRows& all, size_t begin,
+                                       size_t end) {
+  auto out = std::make_shared<SortedRows>();
+  const Rows& rows = all.rows;
+  out->rows.schema = rows.schema;
+  out->rows.values.reserve((end - begin) * rows.columns());
+  for (size_t i = begin; i < end; ++i) {
+    const size_t r = all.RowAt(i);
+    out->rows.Append(rows.row(r), rows.schema->has_text
+                                      ? std::string_view(rows.texts[r])
+                                      : std::string_view());
+  }
+  return out;
+}
+
+}  // namespace
+
+struct RowCursor::Read {
   Active active;
   std::string bytes;
 };
@@ -54,46 +91,39 @@ RowCursor::RowCursor(const TableSchema& schema, std::vector<BlockRef> blocks,
                    });
   // A block or two are decoded sooner than threads begin.
   if (blocks_.size() <= 2) decoders = 0;
-  ahead_ = std::make_unique<Ahead<Decoded>>(
-      decoders, 2 * decoders, [this](uint64_t rank, Decoded* out) {
+  ahead_ = std::make_unique<Ahead<Read>>(
+      decoders, 2 * decoders, [this](uint64_t rank, Read* out) {
         if (rank >= blocks_.size()) return false;
         Decode(blocks_[rank], &out->bytes, &out->active);
         return true;
       });
 }
 
-RowCursor::~RowCursor() {
-  for (Active* a : heap_) Release(a);
-}
+RowCursor::~RowCursor() = default;
 
 void RowCursor::Decode(const BlockRef& ref, std::string* bytes,
                        Active* a) const {
+  a->rows = cache_ == nullptr ? nullptr : cache_->Take(ref.offset);
   a->damaged = false;
-  if (cache_ == nullptr || !cache_->Take(ref.offset, &a->rows)) {
+  a->next = a->end = 0;
+  if (a->rows == nullptr) {
     Status s = read_(ref, bytes);
-    if (s.ok()) s = DecodeBlock(*bytes, schema_, &a->rows);
+    if (s.ok()) {
+      auto decoded = Decoded(*bytes, schema_);
+      s = decoded.status();
+      if (s.ok()) a->rows = std::move(*decoded);
+    }
     a->damaged = !s.ok();
     if (a->damaged) return;
   }
-  const size_t count = a->rows.size();
-  const auto t = [&](size_t r) {
-    return static_cast<int64_t>(a->rows.at(r, 0));
-  };
-  a->order.clear();
-  bool sorted = true;
-  for (size_t r = 1; sorted && r < count; ++r) sorted = t(r - 1) <= t(r);
-  if (!sorted) {
-    a->order.resize(count);
-    std::iota(a->order.begin(), a->order.end(), 0);
-    std::stable_sort(a->order.begin(), a->order.end(),
-                     [&](uint32_t x, uint32_t y) { return t(x) < t(y); });
-  }
+  const SortedRows& rows = *a->rows;
+  const size_t count = rows.rows.size();
   // First position with t >= bound.
   const auto position = [&](int64_t bound) {
     size_t low = 0, high = count;
     while (low < high) {
       const size_t mid = (low + high) / 2;
-      if (t(a->RowAt(mid)) < bound)
+      if (rows.TimeAt(mid) < bound)
         low = mid + 1;
       else
         high = mid;
@@ -103,35 +133,34 @@ void RowCursor::Decode(const BlockRef& ref, std::string* bytes,
   a->next = position(window_.begin.value);
   a->end = position(window_.end.value);
   a->owner = ref.owner;
-  a->offset = ref.offset;
-  a->goes_back = a->next > 0;
-  if (a->next < a->end) a->t = t(a->RowAt(a->next));
+  const auto whole = a->rows;
+  const bool goes_back = a->next > 0;
+  if (a->end - a->next < count / 4) {
+    a->rows = Part(*whole, a->next, a->end);
+    a->end -= std::exchange(a->next, 0);
+  }
+  if (cache_ != nullptr && goes_back) cache_->Put(ref.offset, whole);
+  if (a->next < a->end) a->t = a->rows->TimeAt(a->next);
 }
 
 void RowCursor::Load(size_t rank) {
-  Decoded* decoded = ahead_->Next();
-  if (decoded->active.damaged) {
+  Read* const read = ahead_->Next();
+  if (read->active.damaged) {
     damaged_.push_back(blocks_[rank]);
     return;
   }
-  if (decoded->active.next >= decoded->active.end) return;
+  if (read->active.next >= read->active.end) return;
   if (free_.empty()) {
     pool_.push_back(std::make_unique<Active>());
     free_.push_back(pool_.back().get());
   }
   Active* a = free_.back();
   free_.pop_back();
-  std::swap(*a, decoded->active);
+  std::swap(*a, read->active);
   a->rank = rank;
   heap_.push_back(a);
   std::push_heap(heap_.begin(), heap_.end(),
                  [](Active* x, Active* y) { return Later(*x, *y); });
-}
-
-void RowCursor::Release(Active* a) {
-  if (cache_ != nullptr && a->goes_back)
-    cache_->Put(a->offset, std::move(a->rows));
-  free_.push_back(a);
 }
 
 // The first one's row is another now.
@@ -154,9 +183,10 @@ bool RowCursor::Next() {
   if (returned_) {
     Active* a = heap_[0];
     if (++a->next < a->end) {
-      a->t = static_cast<int64_t>(a->rows.at(a->RowAt(a->next), 0));
+      a->t = a->rows->TimeAt(a->next);
     } else {
-      Release(a);
+      a->rows = nullptr;
+      free_.push_back(a);
       heap_[0] = heap_.back();
       heap_.pop_back();
     }
@@ -170,9 +200,9 @@ bool RowCursor::Next() {
   if (heap_.empty()) return false;
   returned_ = true;
   const Active& first = *heap_[0];
-  const size_t r = first.RowAt(first.next);
-  row_ = first.rows.row(r);
-  text_ = schema_.has_text ? std::string_view(first.rows.texts[r])
+  const size_t r = first.rows->RowAt(first.next);
+  row_ = first.rows->rows.row(r);
+  text_ = schema_.has_text ? std::string_view(first.rows->rows.texts[r])
                            : std::string_view();
   owner_ = first.owner;
   return true;

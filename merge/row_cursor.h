@@ -2,8 +2,9 @@
 // Rows of one table in time order, from blocks that may overlap (one owner's
 // follow each other; different CPUs' cover the same time).
 //
-// Memory: the decoded blocks that overlap at one moment, so about one an owner,
-// and two for each decoder.
+// Memory: of the blocks that overlap at one moment, about one an owner, the rows
+// in the window (the whole block where those are a quarter of it), and two
+// blocks for each decoder.
 #ifndef INGERO_MERGE_ROW_CURSOR_H_
 #define INGERO_MERGE_ROW_CURSOR_H_
 
@@ -28,20 +29,31 @@ class Ahead;
 // Replaces *bytes by the block's. Decoders call it from their threads.
 using BlockReader = std::function<Status(const BlockRef&, std::string* bytes)>;
 
+// Rows of a block, by time.
+struct SortedRows {
+  Rows rows;
+  std::vector<uint32_t> order;  // empty: sorted as they are
+  size_t RowAt(size_t i) const { return order.empty() ? i : order[i]; }
+  int64_t TimeAt(size_t i) const {
+    return static_cast<int64_t>(rows.at(RowAt(i), 0));
+  }
+};
+
 // Decoded blocks that reach back before the window that they were read for: who
 // reads window after window, from the newest to the oldest, needs them again.
 //
 // Threads: any. Memory: kMostValues of 8 bytes, and texts.
 class BlockCache {
  public:
-  // Of the block at this offset of the file. False where it is not kept.
-  bool Take(uint64_t offset, Rows* rows);
-  void Put(uint64_t offset, Rows rows);
+  // Of the block at this offset of the file; it is not kept any more. nullptr
+  // where it was not.
+  std::shared_ptr<const SortedRows> Take(uint64_t offset);
+  void Put(uint64_t offset, std::shared_ptr<const SortedRows> rows);
 
  private:
   static constexpr size_t kMostValues = 8u << 20;
   std::mutex mutex_;
-  std::unordered_map<uint64_t, Rows> blocks_;
+  std::unordered_map<uint64_t, std::shared_ptr<const SortedRows>> blocks_;
   size_t values_ = 0;
 };
 
@@ -69,23 +81,18 @@ class RowCursor {
 
  private:
   struct Active {
-    Rows rows;
+    std::shared_ptr<const SortedRows> rows;
     bool damaged = false;
-    std::vector<uint32_t> order;  // empty: sorted as it is
-    size_t next = 0, end = 0;     // positions within the window
+    size_t next = 0, end = 0;  // positions within the window
     uint32_t owner = 0;
-    uint64_t offset = 0;
-    bool goes_back = false;  // has rows before the window
-    size_t rank = 0;         // of the block
+    size_t rank = 0;  // of the block
     int64_t t = 0;    // of row `next`
-    size_t RowAt(size_t i) const { return order.empty() ? i : order[i]; }
   };
   static bool Later(const Active& a, const Active& b) {
     return a.t != b.t ? a.t > b.t : a.rank > b.rank;
   }
   void Decode(const BlockRef& ref, std::string* bytes, Active* a) const;
   void Load(size_t rank);
-  void Release(Active* a);
   void SiftDown();
 
   const TableSchema& schema_;
@@ -102,8 +109,8 @@ class RowCursor {
   std::string_view text_;
   uint32_t owner_ = 0;
   std::vector<BlockRef> damaged_;
-  struct Decoded;
-  std::unique_ptr<Ahead<Decoded>> ahead_;  // last: its threads use the others
+  struct Read;
+  std::unique_ptr<Ahead<Read>> ahead_;  // last: its threads use the others
 };
 
 }  // namespace ingero::merge
