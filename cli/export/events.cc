@@ -12,6 +12,7 @@
 #include "analysis/syscalls.h"
 #include "base/tables.h"
 #include "query/store_tables.h"
+#include "wire/wire.h"
 
 namespace ingero::cli {
 namespace {
@@ -23,6 +24,9 @@ using analysis::ThreadIndex;
 // Parts of the space of track ids.
 constexpr TrackId kThreadTracks = 1, kProcessTracks = TrackId{1} << 32,
                   kOtherTracks = TrackId{2} << 32;
+
+// Of NVTX ranges that begin and end on any thread, and so overlap.
+constexpr size_t kMostLanes = 16;
 
 // The open slices of one track. Rows that would stick out of the one around
 // them (damaged streams, cells whose ranges overlap) are cut to it.
@@ -70,6 +74,8 @@ class Walk : public analysis::TimeSink {
     Tracks();
     for (ProcessIndex p = 0; p < trace_.processes().size(); ++p)
       if (trace_.processes()[p].has_cuda && Wanted(p)) Calls(p);
+    Ranges();
+    GpuActivity();
     Feeds();
     Causes();
     Switches();
@@ -188,6 +194,82 @@ class Walk : public analysis::TimeSink {
             !kernel.empty())
           args.push_back({"kernel", kernel});
       Slice(kThreadTracks + call.thread, {call.begin, call.end}, f.name,
+            std::move(args));
+    }
+    FinishSlices();
+  }
+
+  // What the program marked: a thread's own nest, others may overlap.
+  void Ranges() {
+    using namespace nvtx_table;
+    struct Range {
+      TrackId track;
+      Interval range;
+      std::string name;
+    };
+    std::vector<Range> same_begin;
+    const auto flush = [&] {
+      std::stable_sort(same_begin.begin(), same_begin.end(),
+                       [](const Range& a, const Range& b) {
+                         return a.range.end > b.range.end;
+                       });
+      for (const Range& r : same_begin) Slice(r.track, r.range, r.name, {});
+      same_begin.clear();
+    };
+    std::map<std::pair<ProcessIndex, std::string>, std::vector<Ns>> lanes;
+    auto rows = trace_.Cursor(kSchema, trace_.file().Table(kSchema.id), window_);
+    while (rows->Next()) {
+      if (!Wanted(rows->owner())) continue;
+      const auto row = rows->row();
+      const Ns begin(rows->time());
+      const Interval range{begin,
+                           begin + Ns(static_cast<int64_t>(row[kDuration]))};
+      const size_t nul = rows->text().find('\0');
+      const std::string domain(rows->text().substr(0, nul));
+      std::string track = domain.empty() ? "NVTX" : "NVTX " + domain;
+      if (row[kKind] == INGERO_NVTX_PROCESS) {
+        auto& ends = lanes[{rows->owner(), domain}];
+        size_t lane = 0;
+        while (lane < ends.size() && ends[lane] > begin) ++lane;
+        if (lane == ends.size() && lane < kMostLanes) ends.emplace_back();
+        lane = std::min(lane, ends.size() - 1);
+        ends[lane] = range.end;
+        track += fmt::format(", ranges {}", lane + 1);
+      } else {
+        track += fmt::format(", thread {}", row[kTid]);
+      }
+      if (!same_begin.empty() && same_begin[0].range.begin != begin) flush();
+      same_begin.push_back({Extra(rows->owner(), track), range,
+                            nul == std::string_view::npos
+                                ? std::string()
+                                : std::string(rows->text().substr(nul + 1))});
+    }
+    flush();
+    FinishSlices();
+  }
+
+  // Of imported recordings.
+  void GpuActivity() {
+    using namespace gpu_activity_table;
+    auto rows = trace_.Cursor(kSchema, trace_.file().Table(kSchema.id), window_);
+    while (rows->Next()) {
+      const auto row = rows->row();
+      if (!Wanted(rows->owner())) continue;
+      const Ns begin(rows->time());
+      const std::string& kernel =
+          trace_.KernelName(rows->owner(), row[kKernel]);
+      EventArgs args;
+      if (row[kBytes] != 0)
+        args.push_back({"bytes", static_cast<int64_t>(row[kBytes])});
+      if (row[kCall] != 0)
+        args.push_back({"call_ns", static_cast<int64_t>(row[kCall])});
+      Slice(Extra(rows->owner(), fmt::format("GPU {}, stream {}", row[kDevice],
+                                             row[kStream])),
+            {begin, begin + Ns(static_cast<int64_t>(row[kDuration]))},
+            row[kKind] == INGERO_GPU_COPY     ? "copy"
+            : row[kKind] == INGERO_GPU_MEMSET ? "memset"
+            : kernel.empty()                  ? "kernel"
+                                              : std::string_view(kernel),
             std::move(args));
     }
     FinishSlices();

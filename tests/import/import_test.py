@@ -176,6 +176,30 @@ class ImportTest(unittest.TestCase):
                                        s + ".store").stdout) for s in "ab")
         self.assertEqual(a["verdict"], b["verdict"])
 
+    def test_pictures_of_it(self):
+        """Kernels and ranges are drawn where they were."""
+        self.ingero("import", self.write("a.json", kineto()))
+        self.ingero("export", "--db", "a.store", "--format", "chrome", "-o",
+                    "a.chrome.json")
+        with open(os.path.join(self.dir, "a.chrome.json")) as f:
+            events = json.load(f)["traceEvents"]
+        tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+                  if e["ph"] == "M" and e["name"] == "thread_name"}
+        drawn = {}
+        for e in events:
+            if e["ph"] == "X" or e["ph"] == "B":
+                drawn.setdefault(tracks.get((e["pid"], e["tid"])),
+                                 []).append(e)
+        kernels = drawn["GPU 0, stream 7"]
+        self.assertEqual(len(kernels), STEPS)
+        self.assertEqual({e["name"] for e in kernels},
+                         {"void add_kernel<float>(float*)"})
+        steps = drawn[f"NVTX user, thread {TID}"]
+        self.assertEqual([e["name"] for e in steps],
+                         [f"step {i}" for i in range(STEPS)])
+        # From the step's begin to the kernel's.
+        self.assertAlmostEqual(kernels[3]["ts"] - steps[3]["ts"], KERNEL, 3)
+
     def test_nsight_systems(self):
         path = os.path.join(self.dir, "r.sqlite")
         nsys(path)
