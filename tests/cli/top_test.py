@@ -176,6 +176,12 @@ class TopTest(TopCase):
             self.assertLess(time.monotonic(), deadline, self.text)
             self.assertTrue(self.read(), self.text)
 
+    def whole_looks(self):
+        """Those that were drawn to their end and had all figures."""
+        drawn = self.text.split("\x1b[H")[1:-1]
+        return [re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", look) for look in drawn
+                if "Operations that took" in look and "a second" in look]
+
     def local_modes(self):
         return termios.tcgetattr(self.terminal)[3]
 
@@ -198,11 +204,8 @@ class TopTest(TopCase):
             self.wait_for(lambda: ENTER in self.text)
             self.assertEqual(self.local_modes() & usual, 0)
             # Drawn over and over, with the figures once they are there.
-            self.wait_for(lambda: "Operations that took" in self.text
-                          and "a second" in self.text)
-            self.wait_for(lambda: self.text.count("\x1b[H") > 3)
-            self.check_look(re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "",
-                                   self.text.split("\x1b[H")[-2]),
+            self.wait_for(lambda: len(self.whole_looks()) > 1)
+            self.check_look(self.whole_looks()[-1],
                             f"starved_loader/{program.pid}")
             if isinstance(how, str):
                 os.write(self.terminal, how.encode())
