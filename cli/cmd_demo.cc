@@ -3,6 +3,7 @@
 // records any program, and prints what it measured of itself beside what was
 // found.
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
@@ -188,6 +189,13 @@ int RunDemo(const Args& args, const Io& io) {
   if (program.path.empty()) {
     PrintError(io, "demo",
                "its program is not beside ingero: install it again, whole");
+    return kFailed;
+  }
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2) {
+    PrintError(io, "demo",
+               "who takes CPUs from whom shows on 2 CPUs or more, and this "
+               "process may use 1; run it where there are more");
     return kFailed;
   }
   if (o.dir.empty()) {

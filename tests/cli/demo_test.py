@@ -24,6 +24,8 @@ SKIP = 77
 
 class DemoCase(unittest.TestCase):
     def setUp(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("a demo needs 2 CPUs")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="ingero-demo-test-",
                                                  dir="/var/tmp"))
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
@@ -31,8 +33,9 @@ class DemoCase(unittest.TestCase):
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
         self.env["TMPDIR"] = str(self.dir)
 
-    def ingero(self, *args, status=0, ingero=None, **env):
+    def ingero(self, *args, status=0, ingero=None, before=None, **env):
         done = subprocess.run([ingero or OPTIONS.ingero, *map(str, args)],
+                              preexec_fn=before,
                               env={**self.env, **env}, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=240)
@@ -121,6 +124,11 @@ class DemoTest(DemoCase):
         done = self.ingero("demo", status=1, TMPDIR="/proc/none")
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn("/proc/none", done.stderr)
+        one = {min(os.sched_getaffinity(0))}
+        done = self.ingero("demo", status=1,
+                           before=lambda: os.sched_setaffinity(0, one))
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("on 2 CPUs or more", done.stderr)
         alone = shutil.copy(OPTIONS.ingero, self.dir)
         done = self.ingero("demo", status=1, ingero=alone)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
