@@ -641,10 +641,15 @@ static const char *reason(long error)
 		return "too many open files; raise ulimit -n";
 	case ENOSPC:
 	case EDQUOT:
-		return "no space left; free some or set INGERO_DIR";
+		return "no space left (disk, quota or ulimit -f); free some or set INGERO_DIR";
 	default:
 		return "cannot create this file; set INGERO_DIR";
 	}
+}
+
+void ingero_complain_of_space(void)
+{
+	ingero_complain(ingero_process->path, reason(-ENOSPC));
 }
 
 /* What the next attempt may find changed. */

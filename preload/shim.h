@@ -190,6 +190,7 @@ void *ingero_wiped_memory(size_t bytes);
 void ingero_emit_start_records(struct thread_state *t);
 void ingero_knot(struct thread_state *t);
 void ingero_complain(const char *what, const char *why);
+void ingero_complain_of_space(void); /* not even for the first calls */
 extern bool ingero_use_tsc;
 COLD uint64_t ingero_monotonic_ns(void);
 bool ingero_may_write(uint64_t end);

@@ -310,6 +310,8 @@ static bool map_slot(struct thread_state *t)
 	sys_close(fd);
 	if (!slot) {
 		give_back(number);
+		if (number == 1)
+			ingero_complain_of_space();
 		return false;
 	}
 	t->slot_block = (uint32_t)number;

@@ -465,6 +465,19 @@ for name in (b'cuCtxCreate', b'cuMemAlloc', b'cuStreamSynchronize', b'cuNone'):
                 self.assertIn("CUDA calls are not recorded", done.stderr)
                 self.assertEqual(os.listdir(self.dir), [], how)
 
+    def test_room_for_a_header_and_no_call(self):
+        # In units of 1 KiB: one block of the stream.
+        command = ["bash", "-c",
+                   f"ulimit -f 64; {shim_test.BIN}/harm_client linked 10"]
+        bare = self.run_with(command, shim=False)
+        done = self.run_with(command)
+        self.assertEqual(done.stdout, bare.stdout)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("CUDA calls are not recorded", done.stderr)
+        self.assertIn("no space left", done.stderr)
+        stream, = self.streams()
+        self.assertEqual((stream.calls, stream.lost), ([], {2: 22}))
+
     def test_unusable_standard_error(self):
         # A reader that has gone: no SIGPIPE.
         command = [f"{shim_test.BIN}/harm_client", "linked", "10"]
