@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -355,7 +356,11 @@ Json Collector::Series() const {
     if (at != std::end(kFirst))
       order.push_back({static_cast<size_t>(at - kFirst), name});
   }
-  std::sort(order.begin(), order.end());
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first
+               ? a.first < b.first
+               : strverscmp(a.second.c_str(), b.second.c_str()) < 0;
+  });
   order.resize(std::min(order.size(), kMaxSeries));
   Json out = Json::array();
   for (const auto& [rank, name] : order) {

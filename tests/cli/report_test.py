@@ -123,6 +123,16 @@ class DataTest(ReportCase):
             self.assertEqual(len(series["t_ns"]), len(series["values"]))
             self.assertEqual(series["t_ns"], sorted(series["t_ns"]))
 
+    def test_numbered_rows_are_in_the_order_of_their_numbers(self):
+        series = {}
+        for s in self.data["series"]:
+            series.setdefault(re.sub(r"\d+", "#", s["name"]), []).append(
+                [int(n) for n in re.findall(r"\d+", s["name"])])
+        # Of 16 CPUs; by their texts 10 would come before 2.
+        self.assertTrue(any(len(n) > 3 for n in series.values()), series)
+        for numbers in series.values():
+            self.assertEqual(numbers, sorted(numbers))
+
     def test_a_part(self):
         path = os.path.join(self.folder, "part.html")
         ingero("report", "--db", OPTIONS.store, "--since", "1s", "-o", path)
@@ -170,6 +180,14 @@ class BrowserTest(ReportCase):
         self.assertEqual(dom.count("<tr>"),
                          2 + len(self.data["operations"]) +
                          len(self.data["processes"]))
+        # One colour, one meaning.
+        colors = {}
+        for color, name in re.findall(
+                r'<span class="key"><span class="swatch" style="background: '
+                r'([^;"]+);"></span>([^<]+)</span>', dom):
+            meaning = re.sub("^(GPU|thread|starved:) ", "", name)
+            self.assertEqual(colors.setdefault(color, meaning), meaning)
+        self.assertGreater(len(colors), 8)
         picture = os.path.join(self.folder, "picture.png")
         self.dom("", "--screenshot=" + picture)
         # An empty page of that size is 12 kB.
