@@ -641,6 +641,7 @@ class Attributor {
       s.thread = call.thread;
       s.func = call.func;
       s.process = w->process;
+      s.starts_up = call.first_use || call.first_call;
       SplitRange(call.thread, range, &part);
       if (!begins_here) {
         w->partial[key] = std::move(part);
@@ -741,6 +742,17 @@ class Attributor {
 };
 
 }  // namespace
+
+bool StartsUp(const TraceSource& trace, const CallSplit& split) {
+  if (split.starts_up) return *split.starts_up;
+  auto calls =
+      trace.Calls(split.process, {split.begin, split.begin + Ns(1)});
+  Call call;
+  while (calls->Next(&call))
+    if (call.thread == split.thread && call.func == split.func)
+      return call.first_use || call.first_call;
+  return false;
+}
 
 Impossible Attribute(const TraceSource& trace, AttributionSink* sink,
                      const Progress& progress,

@@ -120,7 +120,13 @@ struct CallSplit {
   ProcessIndex process = kNone;
   Ns running, runnable, sleeping, io, unknown;
   ThreadIndex holder = kNone, waker = kNone;
+  // First use of its kernel, or first call of its function; nullopt: stored by
+  // an older ingero (see StartsUp()).
+  std::optional<bool> starts_up;
 };
+
+// Of a split without the answer, the call is looked up.
+bool StartsUp(const TraceSource& trace, const CallSplit& split);
 
 // A step of `process` ends here and the next one begins. How a step is found:
 // analysis/step_finder.h.

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kLeastCalls = 100;
 constexpr double kLeastRatio = 10;
 constexpr size_t kMost = 10;
-// Of one operation: each is a look into the store.
+// Of one operation: each may be a look into the store.
 constexpr int kMostLookedUp = 1000;
 
 struct Found {
@@ -27,16 +27,6 @@ struct Found {
   uint64_t first_uses = 0;  // seen among the slow ones
   int looked_up = 0;
 };
-
-// A split does not tell whether its call was a first use; the call does.
-bool IsFirstUse(const TraceSource& trace, const CallSplit& s) {
-  auto calls = trace.Calls(s.process, {s.begin, s.begin + Ns(1)});
-  Call call;
-  while (calls->Next(&call))
-    if (call.thread == s.thread && call.func == s.func)
-      return call.first_use || call.first_call;
-  return false;
-}
 
 void Add(const TraceSource& trace, const CallSplit& s, Found* f) {
   Chain& c = f->chain;
@@ -49,7 +39,7 @@ void Add(const TraceSource& trace, const CallSplit& s, Found* f) {
   if (f->first_uses < f->operation->first_uses &&
       f->looked_up < kMostLookedUp) {
     ++f->looked_up;
-    if (IsFirstUse(trace, s)) {
+    if (StartsUp(trace, s)) {
       ++f->first_uses;
       return;
     }

@@ -36,9 +36,11 @@ constexpr int64_t kMaxBridged = 10;
 // Of the starved time, unknown without a word on the confidence.
 constexpr double kUnseenShare = 0.01;
 // A call that is stalled by a load may have begun so long before it; so far
-// apart, loads are looked at together; so many calls are looked up at most.
+// apart, loads are looked at together; so many calls are looked up at most. Up
+// to a minute apart, it costs less to read on than to begin anew.
 constexpr Ns kStallReach{1'000'000'000};
 constexpr int kMostStalls = 2000;
+constexpr Ns kReadOn{60'000'000'000};
 // Processes that are born or end so close together do so in one go; between
 // the end of the last and the birth of the next, the program may do other
 // things.
@@ -254,10 +256,14 @@ class Builder {
         w->facts.process = f.process;
         w->facts.used = used_[f.process];
         const Context context(report_, w->facts);
-        for (ProcessIndex p = 0; p < report_.processes.size(); ++p)
+        std::vector<bool> below(report_.processes.size());
+        for (ProcessIndex p = 0; p < report_.processes.size(); ++p) {
+          below[p] = context.Descends(p, f.process);
           if (report_.processes[p].has_cuda && p != f.process &&
               context.Descends(f.process, p))
             w->facts.above.push_back(p);
+        }
+        w->facts.below = std::move(below);
       }
       // Paths are of all devices, so their base is too.
       w->facts.span += f.span;
@@ -268,6 +274,7 @@ class Builder {
       kernel = kernel || span.Overlaps(report_.window);
     auto cursor = source_.Paths(Window());
     std::map<ProcessIndex, std::vector<Interval>> loads;
+    std::vector<ThreadIndex> last_thread(report_.processes.size(), kNone);
     PathCell cell;
     while (cursor->Next(&cell)) {
       Work* w = Of(cell.process);
@@ -277,6 +284,8 @@ class Builder {
       (cell.certainty == Certainty::kKnown ? w->facts.known
                                            : w->facts.possible) += cell.time;
       if (cell.reason == Reason::kThrottled) w->facts.throttled += cell.time;
+      if (cell.thread == last_thread[cell.process]) continue;
+      last_thread[cell.process] = cell.thread;
       if (cell.thread < report_.threads.size() &&
           report_.threads[cell.thread].process != kNone)
         w->facts.on_path.insert(report_.threads[cell.thread].process);
@@ -314,20 +323,30 @@ class Builder {
     });
     const Context context(report_, *facts);
     int looked_up = 0;
-    for (size_t i = 0; i < loads.size();) {
-      Interval range = loads[i];
-      for (; i < loads.size() && loads[i].begin <= range.end + kStallReach; ++i)
-        range.end = std::max(range.end, loads[i].end);
-      auto splits = source_.Splits({range.begin - kStallReach, range.end});
+    for (size_t i = 0; i < loads.size() && looked_up < kMostStalls;) {
+      std::vector<Interval> ranges;
+      do {
+        Interval range = loads[i];
+        for (; i < loads.size() && loads[i].begin <= range.end + kStallReach;
+             ++i)
+          range.end = std::max(range.end, loads[i].end);
+        ranges.push_back(range);
+      } while (i < loads.size() &&
+               loads[i].begin <= ranges.back().end + kReadOn);
+      Part part({ranges.front().begin - kStallReach, ranges.back().end});
+      part.process = facts->process;
+      auto splits = source_.Splits(part);
+      size_t at = 0;
       for (CallSplit s; looked_up < kMostStalls && splits->Next(&s);) {
-        if (s.process != facts->process || s.sleeping <= Ns(0) ||
+        while (s.begin >= ranges[at].end) ++at;
+        if (s.begin < ranges[at].begin - kStallReach || s.sleeping <= Ns(0) ||
             s.waker == kNone || s.waker == s.thread ||
             !context.IsOwn(s.waker))
           continue;
         Stall stall;
         stall.range = {s.begin, s.begin + s.running + s.runnable + s.sleeping +
                                     s.io + s.unknown};
-        stall.range = stall.range.Clip(range);
+        stall.range = stall.range.Clip(ranges[at]);
         stall.waiter = s.thread;
         stall.func = s.func;
         std::vector<Stall>& list = facts->stalled_by[s.waker];
@@ -337,13 +356,7 @@ class Builder {
               std::max(stall.range.begin, list.back().range.end);
         if (stall.range.empty()) continue;
         ++looked_up;
-        auto calls = source_.trace().Calls(s.process,
-                                           {s.begin, s.begin + Ns(1)});
-        bool starts_up = true;
-        for (Call call; starts_up && calls->Next(&call);)
-          if (call.thread == s.thread && call.func == s.func)
-            starts_up = call.first_use || call.first_call;
-        if (!starts_up) list.push_back(stall);
+        if (!StartsUp(source_.trace(), s)) list.push_back(stall);
       }
     }
   }
@@ -374,7 +387,7 @@ class Builder {
       Replacements r;
       r.name = name;
       const auto add = [&r](Ns begin, Ns end, Ns most) {
-        if (begin < end && end - begin <= most) r.ranges.push_back({begin, end});
+        if (begin < end && end - begin <= most) r.ranges.Add({begin, end});
       };
       std::vector<Ns> ends;  // of those before
       bool well = true;
@@ -402,6 +415,7 @@ class Builder {
         }
         std::sort(ends.begin(), ends.end());
       }
+      r.ranges.Sort();
       if (r.count >= kManyReplacements && r.count > facts->replacements.count)
         facts->replacements = std::move(r);
     }
@@ -570,6 +584,15 @@ class Builder {
     }
   }
 
+  // Cells come by time, so mostly it is the last bucket's.
+  static void AddToLast(int64_t bucket, Ns time,
+                        std::map<int64_t, Ns>* buckets) {
+    if (!buckets->empty() && buckets->rbegin()->first == bucket)
+      buckets->rbegin()->second += time;
+    else
+      (*buckets)[bucket] += time;
+  }
+
   // Second look: every nanosecond to one rule.
   void Tallies() {
     const auto rules = Rules();
@@ -603,7 +626,7 @@ class Builder {
         if (cell.culprit != kNone) t.culprits[cell.culprit] += taken;
         if (cell.func != kNone) t.functions[cell.func] += taken;
         if (cell.syscall >= 0) t.syscalls[cell.syscall] += taken;
-        t.buckets[cell.range.begin.value / bucket_.value] += taken;
+        AddToLast(cell.range.begin.value / bucket_.value, taken, &t.buckets);
       });
     }
     for (Work& w : work_)

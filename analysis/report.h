@@ -290,7 +290,7 @@ class ReportSource {
   virtual std::unique_ptr<Cursor<FeedInterval>> Feeds(
       const Part& part) const = 0;
   virtual std::unique_ptr<Cursor<PathCell>> Paths(const Part& part) const = 0;
-  virtual std::unique_ptr<Cursor<CallSplit>> Splits(Interval window) const = 0;
+  virtual std::unique_ptr<Cursor<CallSplit>> Splits(const Part& part) const = 0;
   virtual std::unique_ptr<Cursor<StepMark>> Steps(ProcessIndex process,
                                                   Interval window) const = 0;
   virtual Summaries Summarize(Interval window) const = 0;

@@ -241,13 +241,14 @@ enum Col : size_t {
   kT, kTid, kFunc, kRunningNs, kRunnableNs, kSleepingNs, kIoNs, kUnknownNs,
   kHolder,  // thread index that held the CPU longest; plus 1, 0 = none
   kWaker,   // thread index of the last waker; plus 1
+  kStartsUp,  // first use or first call: 2 yes, 1 no, 0 not told
   kCount
 };
 inline constexpr Column kColumns[] = {
     {"begin_ns", kDelta},  {"tid", kDelta},        {"func", kPlain},
     {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
     {"io_ns", kPlain},     {"unknown_ns", kPlain}, {"holder", kPlain},
-    {"waker", kPlain}};
+    {"waker", kPlain},     {"starts_up", kPlain}};
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{19, "splits", kColumns, false};
 }  // namespace split_table
@@ -267,9 +268,10 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{20, "keyframes", kColumns, false};
 }  // namespace keyframe_table
 
-// Scheduling per second and thread. owner = 0. t = begin of the second. A
-// (second, thread) may have several rows: they add up. owner = 1: rows of
-// several whole seconds in one state (a long sleep), t = begin of the first.
+// Scheduling per second and thread. owner = 0: of the second in which it was
+// known. owner = 1: what was known later (how a long sleep began), also rows of
+// several whole seconds in one state. t = begin of the first second. A (second,
+// thread) may have several rows: they add up.
 namespace sched_summary_table {
 enum Col : size_t {
   kT, kTid, kTgid, kPreempted, kSlept, kYielded, kRunningNs, kRunnableNs,
@@ -378,6 +380,25 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{28, "gpu_activity", kColumns, false};
 }  // namespace gpu_activity_table
 
+// Rows of sched_summary, summed by minute and process (index). owner = 0. t =
+// begin of the minute. A (minute, process) may have several rows: they add up.
+// Where there are such, no row of sched_summary reaches over a minute's border.
+namespace sched_minutes_table {
+enum Col : size_t {
+  kT, kProcess, kPreempted, kSlept, kYielded, kRunningNs, kRunnableNs,
+  kSleepingNs, kIoNs, kWorstOffCpuNs, kPages, kMinFaults, kMajFaults, kKernelNs,
+  kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta},      {"process", kDelta},
+    {"preempted", kPlain}, {"slept", kPlain},      {"yielded", kPlain},
+    {"running_ns", kPlain}, {"runnable_ns", kPlain}, {"sleeping_ns", kPlain},
+    {"io_ns", kPlain},     {"worst_off_cpu_ns", kPlain}, {"pages", kPlain},
+    {"min_faults", kPlain}, {"maj_faults", kPlain}, {"kernel_ns", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{29, "sched_minutes", kColumns, false};
+}  // namespace sched_minutes_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
@@ -388,7 +409,8 @@ inline constexpr std::array kAllTables = {
     &sched_summary_table::kSchema, &op_summary_table::kSchema,
     &nvtx_table::kSchema,     &step_table::kSchema,
     &path_seconds_table::kSchema, &feed_seconds_table::kSchema,
-    &op_minutes_table::kSchema, &gpu_activity_table::kSchema};
+    &op_minutes_table::kSchema, &gpu_activity_table::kSchema,
+    &sched_minutes_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "base/tables.h"
 #include "merge/block_joiner.h"
+#include "merge/block_queue.h"
 #include "merge/row_cursor.h"
 #include "merge/switch_row.h"
 
@@ -18,7 +20,13 @@ using analysis::ThreadIndex;
 using analysis::ThreadState;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kMinuteNs = 60 * kSecondNs;
 constexpr size_t kBlockRows = 8192;
+constexpr size_t kLossBlockRows = 512;  // a block waits for each CPU
+// Of those that come in no order, so many are sorted at once that a block holds
+// those of a short time.
+constexpr size_t kLateRows = 65'536, kLateBlockRows = 4096;
+constexpr size_t kMinuteSums = 32'768;
 // A keyframe lists every thread; with more threads than this they come more
 // rarely, so that keyframes stay a small part of a store.
 constexpr size_t kThreadsPerKeyframeSecond = 4096;
@@ -31,10 +39,11 @@ constexpr size_t kSwitchesPerKeyframeThread = 64;
 constexpr size_t kFewSwitches = 8192;
 constexpr int64_t kMostKeyframeNs = 10 * kSecondNs;
 
-int64_t FloorSecond(int64_t t) {
-  int64_t s = t / kSecondNs * kSecondNs;
-  return t < s ? s - kSecondNs : s;
+int64_t FloorTo(int64_t unit, int64_t t) {
+  const int64_t floor = t / unit * unit;
+  return t < floor ? floor - unit : floor;
 }
+int64_t FloorSecond(int64_t t) { return FloorTo(kSecondNs, t); }
 
 // Adds rows to a table, in blocks.
 class TableWriter {
@@ -55,13 +64,83 @@ class TableWriter {
   Rows rows_;
 };
 
+// The same for rows that come in no order; by time and the column after it.
+class LateWriter {
+ public:
+  LateWriter(StoreWriter* writer, const TableSchema& schema, uint32_t owner)
+      : writer_(writer), owner_(owner) {
+    rows_.schema = block_.schema = &schema;
+  }
+  Status Add(std::span<const uint64_t> row) {
+    rows_.Append(row);
+    return rows_.size() >= kLateRows ? Flush() : Status();
+  }
+  Status Flush() {
+    SortByTimeAnd(&rows_, 1);
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      block_.Append(rows_.row(r));
+      if (block_.size() == kLateBlockRows || r + 1 == rows_.size())
+        INGERO_RETURN_IF_ERROR(writer_->PutRows(&block_, owner_));
+    }
+    rows_.Clear();
+    return {};
+  }
+
+ private:
+  StoreWriter* writer_;
+  uint32_t owner_;
+  Rows rows_, block_;
+};
+
+// Rows of sched_summary, none of them over the border of a minute, summed by
+// minute and process.
+class MinuteSums {
+ public:
+  explicit MinuteSums(StoreWriter* writer)
+      : rows_(writer, sched_minutes_table::kSchema, 0) {}
+  Status Add(analysis::ProcessIndex process, std::span<const uint64_t> row) {
+    namespace from = sched_summary_table;
+    namespace to = sched_minutes_table;
+    const int64_t minute =
+        FloorTo(kMinuteNs, static_cast<int64_t>(row[from::kT]));
+    Sum& sum = sums_[{minute, process}];
+    sum[to::kT] = static_cast<uint64_t>(minute);
+    sum[to::kProcess] = process;
+    for (size_t c = from::kPreempted; c <= from::kMajFaults; ++c) {
+      uint64_t& value = sum[c - from::kPreempted + to::kPreempted];
+      value = c == from::kWorstOffCpuNs ? std::max(value, row[c])
+                                        : value + row[c];
+    }
+    sum[to::kKernelNs] += row[from::kKernelNs];
+    return sums_.size() >= kMinuteSums ? Flush() : Status();
+  }
+  Status Flush() {
+    for (const auto& [key, sum] : sums_)
+      INGERO_RETURN_IF_ERROR(rows_.Add(sum));
+    sums_.clear();
+    return rows_.Flush();
+  }
+
+ private:
+  using Sum = std::array<uint64_t, sched_minutes_table::kCount>;
+  using Key = std::pair<int64_t, analysis::ProcessIndex>;
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return std::hash<int64_t>()(key.first / kMinuteNs << 32 ^ key.second);
+    }
+  };
+  std::unordered_map<Key, Sum, Hash> sums_;
+  LateWriter rows_;
+};
+
 // What threads do between switches, summed by second and kept as keyframes.
 class Timelines {
  public:
   Timelines(StoreWriter* writer, Lives* lives)
       : lives_(lives),
         seconds_(writer, sched_summary_table::kSchema, kSchedSeconds),
-        runs_(writer, sched_summary_table::kSchema, kSchedRuns),
+        late_(writer, sched_summary_table::kSchema, kSchedLate),
+        minutes_(writer),
         writer_(writer) {
     keyframe_.schema = &keyframe_table::kSchema;
   }
@@ -121,7 +200,9 @@ class Timelines {
                                                            int64_t second);
 
   Lives* lives_;
-  TableWriter seconds_, runs_;
+  TableWriter seconds_;
+  LateWriter late_;
+  MinuteSums minutes_;
   StoreWriter* writer_;
   Rows keyframe_;
   std::vector<State> states_;
@@ -154,6 +235,8 @@ Status Timelines::FlushSecond() {
     s.sum = {};
     s.dirty = false;
     INGERO_RETURN_IF_ERROR(seconds_.Add(row));
+    INGERO_RETURN_IF_ERROR(
+        minutes_.Add(lives_->threads()[thread].process, row));
   }
   dirty_.clear();
   return {};
@@ -210,9 +293,9 @@ Status Timelines::Advance(int64_t t) {
   return {};
 }
 
-// Whole seconds go into one row of the runs; what lies in the current second
-// is summed; parts of earlier seconds get rows of their own. So a sleep is
-// written once, when it ends and its true length is known.
+// What lies in the current second is summed; parts of earlier seconds get rows
+// of their own, whole seconds one a minute. So a sleep is written once, when it
+// ends and its true length is known.
 Status Timelines::AddSpan(ThreadIndex thread, ThreadState state, int64_t begin,
                           int64_t end) {
   using namespace sched_summary_table;
@@ -227,16 +310,18 @@ Status Timelines::AddSpan(ThreadIndex thread, ThreadState state, int64_t begin,
     default: return {};
   }
   if (end <= begin) return {};
+  const auto late = [&](int64_t from, int64_t to, int64_t seconds) -> Status {
+    auto row = NewRow(thread, FloorSecond(from));
+    row[column] = static_cast<uint64_t>(to - from);
+    row[kSeconds] = static_cast<uint64_t>(seconds);
+    INGERO_RETURN_IF_ERROR(late_.Add(row));
+    return minutes_.Add(lives_->threads()[thread].process, row);
+  };
   const auto part = [&](int64_t from, int64_t to) -> Status {
     if (to <= from) return {};
-    const int64_t second = FloorSecond(from);
-    if (second == second_) {
-      Dirty(thread).sum[column] += static_cast<uint64_t>(to - from);
-      return {};
-    }
-    auto row = NewRow(thread, second);
-    row[column] = static_cast<uint64_t>(to - from);
-    return seconds_.Add(row);
+    if (FloorSecond(from) != second_) return late(from, to, 0);
+    Dirty(thread).sum[column] += static_cast<uint64_t>(to - from);
+    return {};
   };
   const int64_t first_whole = FloorSecond(begin + kSecondNs - 1);
   const int64_t last_whole = FloorSecond(end);
@@ -246,10 +331,10 @@ Status Timelines::AddSpan(ThreadIndex thread, ThreadState state, int64_t begin,
     return part(edge, end);
   }
   INGERO_RETURN_IF_ERROR(part(begin, first_whole));
-  auto row = NewRow(thread, first_whole);
-  row[column] = static_cast<uint64_t>(last_whole - first_whole);
-  row[kSeconds] = static_cast<uint64_t>((last_whole - first_whole) / kSecondNs);
-  INGERO_RETURN_IF_ERROR(runs_.Add(row));
+  for (int64_t from = first_whole, to; from < last_whole; from = to) {
+    to = std::min(last_whole, FloorTo(kMinuteNs, from) + kMinuteNs);
+    INGERO_RETURN_IF_ERROR(late(from, to, (to - from) / kSecondNs));
+  }
   return part(last_whole, end);
 }
 
@@ -368,7 +453,8 @@ Status Timelines::Close(int64_t t) {
 Status Timelines::Finish() {
   INGERO_RETURN_IF_ERROR(FlushSecond());
   INGERO_RETURN_IF_ERROR(seconds_.Flush());
-  return runs_.Flush();
+  INGERO_RETURN_IF_ERROR(late_.Flush());
+  return minutes_.Flush();
 }
 
 // Each CPU's switches form a chain: who came is who leaves next. Where they do
@@ -428,8 +514,11 @@ class Chains {
       *gap = Gap{c.next_tid, c.next_tgid, c.t};
       if (!left_out && !explained_ && !Lost(cpu, c.t, t) && !Lost(kAnyCpu, c.t, t)) {
         Unseen& u = unseen_[cpu];
-        if (u.count != 0 && FloorSecond(u.last) != FloorSecond(t))
-          INGERO_RETURN_IF_ERROR(Write(cpu, &u, writer));
+        if (u.count != 0 && FloorSecond(u.last) != FloorSecond(t)) {
+          Add(&u);
+          if (u.rows.size() >= kLossBlockRows)
+            INGERO_RETURN_IF_ERROR(writer->PutRows(&u.rows, cpu));
+        }
         if (u.count++ == 0) u.first = c.t;
         u.last = t;
       }
@@ -439,9 +528,10 @@ class Chains {
     return {};
   }
   Status Finish(StoreWriter* writer) {
-    for (auto& [cpu, unseen] : unseen_)
-      if (unseen.count != 0)
-        INGERO_RETURN_IF_ERROR(Write(cpu, &unseen, writer));
+    for (auto& [cpu, unseen] : unseen_) {
+      if (unseen.count != 0) Add(&unseen);
+      INGERO_RETURN_IF_ERROR(writer->PutRows(&unseen.rows, cpu));
+    }
     return {};
   }
 
@@ -455,6 +545,7 @@ class Chains {
   struct Unseen {
     int64_t first = 0, last = 0;
     uint64_t count = 0;
+    Rows rows;  // of before
   };
   bool Lost(uint32_t cpu, int64_t from, int64_t to) const {
     const auto of_cpu = losses_.find(cpu);
@@ -465,15 +556,13 @@ class Chains {
         [](const Interval& i, Ns t) { return i.end <= t; });
     return after != ranges.end() && after->begin <= Ns(to);
   }
-  static Status Write(uint32_t cpu, Unseen* u, StoreWriter* writer) {
-    Rows rows;
-    rows.schema = &loss_table::kSchema;
+  static void Add(Unseen* u) {
+    u->rows.schema = &loss_table::kSchema;
     const uint64_t row[] = {static_cast<uint64_t>(u->first),
                             static_cast<uint64_t>(u->last),
                             INGERO_LOSS_SWITCH_UNSEEN, u->count};
-    rows.Append(row);
-    *u = {};
-    return writer->PutRows(&rows, cpu);
+    u->rows.Append(row);
+    u->count = 0;
   }
 
   bool explained_ = false;

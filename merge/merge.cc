@@ -125,7 +125,8 @@ class ResultFile : public analysis::AttributionSink {
                              : 0;
     const uint64_t row[] = {U(s.begin), tid, s.func, U(s.running),
                             U(s.runnable), U(s.sleeping), U(s.io),
-                            U(s.unknown), PlusOne(s.holder), PlusOne(s.waker)};
+                            U(s.unknown), PlusOne(s.holder), PlusOne(s.waker),
+                            s.starts_up ? 1u + *s.starts_up : 0u};
     static_assert(std::size(row) == split_table::kCount);
     Add(split_table::kSchema, s.process, row, 0);
   }

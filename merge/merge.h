@@ -10,8 +10,9 @@
 // bench/README.md). 64 MiB of decoded blocks and the rows of one window, two
 // blocks (0.6 MiB) for each decoder; switches and calls of one window of
 // the attribution (16,384 switches, or those of 0.2 s), 96 MiB of states at most
-// and 64 of results; 64 KiB a thread that makes calls at one time; 200 bytes a
-// block of a stream; 0.6 KiB for each process and thread that lived.
+// and 64 of results; 32 MiB of what threads did; 64 KiB a thread that makes calls
+// at one time; 200 bytes a block of a stream; 0.6 KiB for each process and thread
+// that lived.
 // Errors: Status; damage in a stream is counted as a loss and reading goes on.
 #ifndef INGERO_MERGE_MERGE_H_
 #define INGERO_MERGE_MERGE_H_

@@ -34,10 +34,10 @@ inline constexpr uint64_t kAnalysisVersion = 3;
 // stream's index; smaller owners are CPUs (companion).
 inline constexpr uint32_t kStreamLossOwner = 1u << 16;
 
-// sched_summary: owner 0 has rows of one second, owner 1 rows of several
-// whole seconds in one state (see kSeconds there).
+// sched_summary: owner 0 has rows of the second in which they were known, owner
+// 1 what was known later, also of several whole seconds in one state.
 inline constexpr uint32_t kSchedSeconds = 0;
-inline constexpr uint32_t kSchedRuns = 1;
+inline constexpr uint32_t kSchedLate = 1;
 
 // path_table kDetail: bits 0..7 class of the call that ended the starved
 // interval, 8..23 system call plus 1, and

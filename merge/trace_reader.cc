@@ -41,8 +41,9 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 constexpr int64_t kMinuteNs = 60 * kSecondNs;
 
-// So many blocks take longer to decode than a thread to begin.
-constexpr size_t kDecodeAhead = 16;
+// So many blocks take longer to decode than a thread to begin; smaller ones,
+// on average, less than to be handed from one to the other.
+constexpr size_t kDecodeAhead = 16, kDecodeAheadBytes = 1024;
 
 int64_t FloorTo(int64_t unit, int64_t t) {
   const int64_t floor = t / unit * unit;
@@ -437,9 +438,12 @@ std::unique_ptr<RowCursor> TraceReader::Cursor(
     const TraceReader* reader_;
   };
   std::vector<BlockRef> touching = file_->Touching(blocks, window);
-  const size_t decoders = touching.size() >= kDecodeAhead ? decoders_ : 0;
+  uint64_t bytes = 0;
+  for (const BlockRef& ref : touching) bytes += ref.bytes;
+  const bool many = touching.size() >= kDecodeAhead &&
+                    bytes >= kDecodeAheadBytes * touching.size();
   return std::make_unique<CountingCursor>(this, schema, std::move(touching),
-                                          window, decoders);
+                                          window, many ? decoders_ : 0);
 }
 
 Status TraceReader::ReadAll(const TableSchema& schema, Rows* rows) const {
@@ -640,6 +644,12 @@ Interval TraceReader::WholeSeconds(Interval window) const {
                                      : FloorSecond(window.end.value))};
 }
 
+Interval TraceReader::WholeMinutes(Interval window) const {
+  const Interval seconds = WholeSeconds(window);
+  return {Ns(CeilTo(kMinuteNs, seconds.begin.value)),
+          Ns(FloorTo(kMinuteNs, seconds.end.value))};
+}
+
 template <typename T, typename Decode>
 std::unique_ptr<analysis::Cursor<T>> TraceReader::Results(
     const TableSchema& rows, const TableSchema& by_second, const Part& part,
@@ -717,7 +727,7 @@ std::unique_ptr<analysis::Cursor<PathCell>> TraceReader::Paths(
 }
 
 std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
-    Interval window) const {
+    const Part& part) const {
   const auto decode = [this](const RowCursor& rows, CallSplit* s) {
     using namespace split_table;
     const auto row = rows.row();
@@ -734,11 +744,15 @@ std::unique_ptr<analysis::Cursor<CallSplit>> TraceReader::Splits(
     s->unknown = NsOf(row[kUnknownNs]);
     s->holder = MinusOne(row[kHolder]);
     s->waker = MinusOne(row[kWaker]);
+    if (row[kStartsUp] != 0) s->starts_up = row[kStartsUp] == 2;
     return true;
   };
   return MakeCursor<CallSplit>(
-      Cursor(split_table::kSchema, file_->Table(split_table::kSchema.id),
-             window),
+      Cursor(split_table::kSchema,
+             part.process == kNone
+                 ? file_->Table(split_table::kSchema.id)
+                 : file_->Owner(split_table::kSchema.id, part.process),
+             part.window),
       decode);
 }
 
@@ -827,8 +841,7 @@ std::vector<Operation> TraceReader::Operations(Interval window) const {
     AddCalls(*this, p, {window.begin, std::min(Ns(first), window.end)},
              &totals);
     if (whole) AddCalls(*this, p, {Ns(last), window.end}, &totals);
-    // A pruned store's first minute may be broken.
-    Interval minutes{Ns(CeilTo(kMinuteNs, first)), Ns(FloorTo(kMinuteNs, last))};
+    Interval minutes = WholeMinutes(window);
     if (minutes.empty() ||
         file_->Owner(op_minutes_table::kSchema.id, p).empty())
       minutes = {Ns(last), Ns(last)};
@@ -888,53 +901,81 @@ Summaries TraceReader::Summarize(Interval window) const {
       calls_of[op.process] += op.count + op.first_uses;
 
   std::map<ProcessIndex, ProcessActivity> activities;
-  const auto add = [&](RowCursor& rows) {
-    while (rows.Next()) {
+  // sums: the columns from kPreempted to kMajFaults.
+  const auto add = [&](ProcessIndex process, double share,
+                       std::span<const uint64_t> sums, uint64_t kernel_ns) {
+    namespace t = sched_summary_table;
+    ProcessActivity& a = activities[process];
+    const auto part = [&](uint64_t value) {
+      return share == 1.0
+                 ? value
+                 : static_cast<uint64_t>(static_cast<double>(value) * share +
+                                         0.5);
+    };
+    const auto of = [&](size_t column) { return sums[column - t::kPreempted]; };
+    a.preempted += part(of(t::kPreempted));
+    a.slept += part(of(t::kSlept));
+    a.yielded += part(of(t::kYielded));
+    a.running += NsOf(part(of(t::kRunningNs)));
+    a.runnable += NsOf(part(of(t::kRunnableNs)));
+    a.sleeping += NsOf(part(of(t::kSleepingNs)));
+    a.io += NsOf(part(of(t::kIoNs)));
+    a.worst_off_cpu = std::max(a.worst_off_cpu, NsOf(of(t::kWorstOffCpuNs)));
+    a.pages += part(of(t::kPages));
+    a.min_faults += part(of(t::kMinFaults));
+    a.maj_faults += part(of(t::kMajFaults));
+    a.kernel += NsOf(part(kernel_ns));
+  };
+  const auto add_seconds = [&](uint32_t owner, Ns from, Interval part) {
+    if (part.empty()) return;
+    auto rows = Cursor(sched_summary_table::kSchema,
+                       file_->Owner(sched_summary_table::kSchema.id, owner),
+                       {from, part.end});
+    while (rows->Next()) {
       using namespace sched_summary_table;
-      const auto row = rows.row();
+      const auto row = rows->row();
       const int64_t seconds =
           std::max<int64_t>(1, static_cast<int64_t>(row[kSeconds]));
-      const Interval range{Ns(rows.time()),
-                           Ns(rows.time() + seconds * kSecondNs)};
+      const Interval range{Ns(rows->time()),
+                           Ns(rows->time() + seconds * kSecondNs)};
       const Interval alive = range.Clip({span_.begin, span_.end + Ns(1)});
       const double share =
-          std::min(1.0, Ratio(alive.Clip(window).length(), alive.length()));
+          std::min(1.0, Ratio(alive.Clip(part).length(), alive.length()));
       if (share <= 0) continue;
       const ThreadIndex thread =
           ThreadOfSwitch(static_cast<uint32_t>(row[kTid]),
                          static_cast<uint32_t>(row[kTgid]),
                          range.end.value - 1);
-      if (thread == kNone) continue;
-      ProcessActivity& a = activities[threads_[thread].process];
-      const auto part = [&](size_t column) {
-        return share == 1.0 ? row[column]
-                            : static_cast<uint64_t>(
-                                  static_cast<double>(row[column]) * share +
-                                  0.5);
-      };
-      a.preempted += part(kPreempted);
-      a.slept += part(kSlept);
-      a.yielded += part(kYielded);
-      a.running += NsOf(part(kRunningNs));
-      a.runnable += NsOf(part(kRunnableNs));
-      a.sleeping += NsOf(part(kSleepingNs));
-      a.io += NsOf(part(kIoNs));
-      a.worst_off_cpu = std::max(a.worst_off_cpu, NsOf(row[kWorstOffCpuNs]));
-      a.pages += part(kPages);
-      a.min_faults += part(kMinFaults);
-      a.maj_faults += part(kMajFaults);
-      a.kernel += NsOf(part(kKernelNs));
+      if (thread != kNone)
+        add(threads_[thread].process, share, row.subspan(kPreempted),
+            row[kKernelNs]);
     }
   };
-  const uint16_t sched = sched_summary_table::kSchema.id;
-  auto seconds = Cursor(sched_summary_table::kSchema,
-                        file_->Owner(sched, kSchedSeconds),
-                        {Ns(FloorSecond(window.begin.value)), window.end});
-  add(*seconds);
-  auto runs =
-      Cursor(sched_summary_table::kSchema, file_->Owner(sched, kSchedRuns),
-             {Ns(INT64_MIN), window.end});
-  add(*runs);
+  const auto minute_blocks = file_->Table(sched_minutes_table::kSchema.id);
+  const auto add_edge = [&](Interval part) {
+    add_seconds(kSchedSeconds, Ns(FloorSecond(part.begin.value)), part);
+    // An older store's rows of several seconds may be of any length.
+    add_seconds(kSchedLate,
+                minute_blocks.empty()
+                    ? Ns(INT64_MIN)
+                    : Ns(FloorTo(kMinuteNs, part.begin.value)),
+                part);
+  };
+  const Interval minutes = minute_blocks.empty() ? Interval{} : WholeMinutes(window);
+  if (minutes.empty()) {
+    add_edge(window);
+  } else {
+    add_edge({window.begin, minutes.begin});
+    auto rows = Cursor(sched_minutes_table::kSchema, minute_blocks, minutes);
+    while (rows->Next()) {
+      using namespace sched_minutes_table;
+      const auto row = rows->row();
+      if (row[kProcess] < processes_.size())
+        add(static_cast<ProcessIndex>(row[kProcess]), 1.0,
+            row.subspan(kPreempted), row[kKernelNs]);
+    }
+    add_edge({minutes.end, window.end});
+  }
   for (const auto& [process, count] : calls_of) activities[process];
   for (auto& [process, a] : activities) {
     a.process = process;

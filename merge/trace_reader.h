@@ -86,7 +86,7 @@ class TraceReader : public analysis::ReportSource,
   std::unique_ptr<analysis::Cursor<analysis::PathCell>> Paths(
       const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
       analysis::ProcessIndex process, Interval window) const override;
   // Calls: exact; whole seconds from op_summary, the window's first and last
@@ -143,6 +143,8 @@ class TraceReader : public analysis::ReportSource,
   // The whole seconds of the window; at an end of the span everything there is
   // lies in the window, so its broken second counts as whole. Empty: none.
   Interval WholeSeconds(Interval window) const;
+  // The whole minutes of that. A pruned store's first minute may be broken.
+  Interval WholeMinutes(Interval window) const;
   // Feeds() or Paths(): `rows` of one table, and those by second.
   template <typename T, typename Decode>
   std::unique_ptr<analysis::Cursor<T>> Results(const TableSchema& rows,

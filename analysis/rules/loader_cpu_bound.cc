@@ -4,6 +4,7 @@
 // Near-miss:   Workers that compute while nobody waits for them are not on the
 //              path.
 // See docs/rules.md.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,20 +29,23 @@ size_t MostAtOnce(const Context& context,
   std::set<std::string> names;
   for (const ProcessIndex p : on_path)
     names.insert(context.report.processes[p].name);
-  std::vector<const Process*> workers;
+  // By time; who is alive at a moment was born by then and has not ended.
+  std::vector<Ns> births, ends;
   const std::vector<Process>& all = context.report.processes;
   for (ProcessIndex p = 0; p < all.size(); ++p)
     if (!all[p].has_cuda && names.count(all[p].name) != 0 &&
-        context.Descends(p, context.facts.process))
-      workers.push_back(&all[p]);
-  size_t most = 1;
-  for (const Process* p : workers) {
-    size_t alive = 0;
-    for (const Process* other : workers)
-      if (other->first_seen <= p->first_seen &&
-          p->first_seen < other->last_seen)
-        ++alive;
-    most = std::max(most, alive);
+        context.Descends(p, context.facts.process)) {
+      births.push_back(all[p].first_seen);
+      ends.push_back(std::max(all[p].first_seen, all[p].last_seen));
+    }
+  std::sort(births.begin(), births.end());
+  std::sort(ends.begin(), ends.end());
+  size_t most = 1, ended = 0;
+  for (size_t born = 1; born <= births.size(); ++born) {
+    // Of those born at once, the last one sees all.
+    if (born < births.size() && births[born] == births[born - 1]) continue;
+    while (ended < ends.size() && ends[ended] <= births[born - 1]) ++ended;
+    most = std::max(most, born - ended);
   }
   return most;
 }

@@ -8,6 +8,25 @@
 
 namespace ingero::analysis {
 
+void Ranges::Sort() {
+  std::sort(ranges_.begin(), ranges_.end(), [](Interval a, Interval b) {
+    return a.begin < b.begin;
+  });
+  reach_.clear();
+  for (const Interval& r : ranges_)
+    reach_.push_back(reach_.empty() ? r.end : std::max(reach_.back(), r.end));
+}
+
+Ns Ranges::Within(Interval window) const {
+  Ns sum;
+  auto at = static_cast<size_t>(
+      std::upper_bound(reach_.begin(), reach_.end(), window.begin) -
+      reach_.begin());
+  for (; at < ranges_.size() && ranges_[at].begin < window.end; ++at)
+    sum += ranges_[at].Clip(window).length();
+  return sum;
+}
+
 ProcessIndex Context::ProcessOf(ThreadIndex thread) const {
   return thread < report.threads.size() ? report.threads[thread].process
                                         : kNone;
@@ -28,13 +47,13 @@ bool Context::Descends(ProcessIndex child, ProcessIndex ancestor) const {
 
 bool Context::IsWorker(ThreadIndex thread) const {
   const ProcessIndex p = ProcessOf(thread);
-  return p != kNone && p != facts.process && Descends(p, facts.process);
+  return p != kNone && p != facts.process && IsBelow(p);
 }
 
 bool Context::InTree(ThreadIndex thread) const {
   const ProcessIndex p = ProcessOf(thread);
   if (p == kNone) return false;
-  if (p == facts.process || Descends(p, facts.process)) return true;
+  if (p == facts.process || IsBelow(p)) return true;
   // Ranks of one job: all below one process that uses CUDA itself.
   for (const ProcessIndex a : facts.above)
     if (p == a || Descends(p, a)) return true;

@@ -30,12 +30,27 @@ struct Stall {
   FuncIndex func = kNone;
 };
 
+// Intervals, which may overlap.
+class Ranges {
+ public:
+  void Add(Interval range) { ranges_.push_back(range); }
+  // After the last one.
+  void Sort();
+  // How long they last within `window`, all together: in a time that those
+  // before and after it do not add to.
+  Ns Within(Interval window) const;
+
+ private:
+  std::vector<Interval> ranges_;  // by begin
+  std::vector<Ns> reach_;         // latest end so far
+};
+
 // All loader processes of a name ended, and new ones were started.
 struct Replacements {
   size_t count = 0;
   std::string name;
   std::set<ProcessIndex> workers;
-  std::vector<Interval> ranges;  // from one's end or birth to the next's
+  Ranges ranges;  // from one's end or birth to the next's
 };
 
 // One starved process, before the rules are asked.
@@ -47,6 +62,8 @@ struct ProcessFacts {
   Ns possible;  // path cells of certainty kPossible
   std::set<ProcessIndex> on_path;  // processes that the path runs through
   std::vector<ProcessIndex> above;  // that use CUDA, and it descends from
+  // By process: whether it descends from this one. Empty: asked each time.
+  std::vector<bool> below;
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
   bool has_kernel = false;         // scheduling was recorded
   // Descendants that lived for less than kShortLife, where there were at least
@@ -110,6 +127,11 @@ class Context {
   bool IsLoader(ThreadIndex thread) const;
   bool IsIngero(ThreadIndex thread) const;
   bool Descends(ProcessIndex child, ProcessIndex ancestor) const;
+  // From the starved process.
+  bool IsBelow(ProcessIndex process) const {
+    return facts.below.empty() ? Descends(process, facts.process)
+                               : facts.below[process];
+  }
   CallClass ClassOf(FuncIndex func) const;
   // What taking a page costs a process; 0 = not known.
   Ns PageCost(ProcessIndex process) const {

@@ -26,9 +26,8 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
                         cell.reason == Reason::kBlocked ||
                         (!own && cell.state == ThreadState::kUnknown);
   if (!about_it) return Ns(0);
-  Ns inside;
-  for (const Interval& i : all.ranges) inside += i.Clip(cell.range).length();
-  const double share = Ratio(inside, cell.range.length());
+  const double share =
+      Ratio(all.ranges.Within(cell.range), cell.range.length());
   return std::min(
       left,
       Ns(static_cast<int64_t>(static_cast<double>(cell.time.value) * share)));

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -1135,6 +1137,162 @@ TEST(Merge, CallsThatDoNotLieWithinEachOtherAreCounted) {
               wrong);
     EXPECT_EQ(says((*store)->facts().streams[0]), wrong);
   }
+}
+
+// Threads of two processes that run, wait and sleep for times of a millisecond
+// to minutes, over more than six minutes; one switch in fifty is not seen.
+void AddLongSleeps(KernelStreamBuilder* k) {
+  for (const uint32_t tid : {100u, 101u, 200u})
+    k->Task({.t = kT0, .tid = tid, .tgid = tid / 100 * 100, .start_ns = 50,
+             .text = "t" + std::to_string(tid)});
+  std::mt19937_64 random(7);
+  const std::array<int64_t, 4> waits = {kMs, 300 * kMs, 7'000 * kMs,
+                                        95'000 * kMs};
+  int64_t t = kT0 + 123 * kMs;
+  for (int i = 0; t < kT0 + 400'000 * kMs; ++i) {
+    const uint32_t tid = std::array{100u, 101u, 200u}[random() % 3];
+    const uint32_t tgid = tid / 100 * 100;
+    const int64_t run = static_cast<int64_t>(random() % (900 * kMs));
+    k->Switch(0, {.t = static_cast<uint64_t>(t), .next_tid = tid,
+                  .next_tgid = tgid,
+                  .wake = static_cast<uint64_t>(t - kMs / 2),
+                  .waker_tid = 0});
+    t += run;
+    if (i % 50 == 49) {
+      k->Switch(0, {.t = static_cast<uint64_t>(t), .prev_tid = 300,
+                    .prev_tgid = 300, .prev_state = INGERO_TASK_INTERRUPTIBLE});
+    } else {
+      k->Switch(0, {.t = static_cast<uint64_t>(t), .prev_tid = tid,
+                    .prev_tgid = tgid,
+                    .prev_state = INGERO_TASK_INTERRUPTIBLE, .pages = 3});
+    }
+    t += 1 + static_cast<int64_t>(
+                 random() % static_cast<uint64_t>(waits[random() % 4]));
+  }
+}
+
+TEST(Merge, SchedulingByMinuteIsThatOfTheSeconds) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  AddLongSleeps(&k);
+  k.Write(dir / "kernel-1-1.ingero");
+  auto merged = MergeDir(dir);
+  ASSERT_TRUE(merged.ok()) << merged.status().message();
+  auto opened = OpenTrace(merged->store_path);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const TraceReader& trace = **opened;
+  ASSERT_GT(trace.file().Table(sched_minutes_table::kSchema.id).size(), 0u);
+
+  constexpr int64_t kS = 1'000'000'000, kMinute = 60 * kS;
+  struct Sums {
+    std::vector<uint64_t> values;  // from kPreempted to kMajFaults
+    bool operator==(const Sums&) const = default;
+  };
+  const auto add = [](std::map<uint32_t, Sums>* by, uint32_t pid,
+                      std::span<const uint64_t> row, size_t first) {
+    constexpr size_t kValues =
+        sched_minutes_table::kMajFaults - sched_minutes_table::kPreempted + 1;
+    Sums& s = (*by)[pid];
+    s.values.resize(kValues);
+    for (size_t i = 0; i < kValues; ++i) {
+      const bool most = i + sched_minutes_table::kPreempted ==
+                        sched_minutes_table::kWorstOffCpuNs;
+      s.values[i] = most ? std::max(s.values[i], row[first + i])
+                         : s.values[i] + row[first + i];
+    }
+  };
+  // By (minute, pid); the reader's windows; the whole.
+  std::map<int64_t, std::map<uint32_t, Sums>> minutes, seconds;
+  auto rows = trace.Cursor(sched_minutes_table::kSchema,
+                           trace.file().Table(sched_minutes_table::kSchema.id),
+                           kAlways);
+  while (rows->Next())
+    add(&minutes[rows->time() / kMinute],
+        trace.processes()[rows->row()[sched_minutes_table::kProcess]].pid,
+        rows->row(), sched_minutes_table::kPreempted);
+  rows = trace.Cursor(sched_summary_table::kSchema,
+                      trace.file().Table(sched_summary_table::kSchema.id),
+                      kAlways);
+  bool long_row = false;
+  while (rows->Next()) {
+    using namespace sched_summary_table;
+    const auto row = rows->row();
+    const auto last = static_cast<int64_t>(
+        std::max<uint64_t>(row[kSeconds], 1) - 1);
+    EXPECT_EQ(rows->time() / kMinute, (rows->time() + last * kS) / kMinute);
+    long_row = long_row || last >= 59;
+    add(&seconds[rows->time() / kMinute], static_cast<uint32_t>(row[kTgid]),
+        row, kPreempted);
+  }
+  EXPECT_TRUE(long_row);
+  EXPECT_EQ(minutes, seconds);
+
+  // Windows that follow each other, cut anywhere, hold what the whole holds:
+  // those of less than a minute are read from seconds.
+  const auto of = [&](Interval window) {
+    std::map<uint32_t, std::array<Ns, 4>> by;
+    for (const auto& a : trace.Summarize(window).activities)
+      by[trace.processes()[a.process].pid] = {a.running, a.runnable, a.sleeping,
+                                              a.io};
+    return by;
+  };
+  const auto whole = of(trace.span());
+  ASSERT_EQ(whole.count(100), 1u);
+  for (const int64_t step : {40 * kS + 1, 90 * kS, 170 * kS + 77}) {
+    std::map<uint32_t, std::array<Ns, 4>> parts;
+    int windows = 0;
+    for (Ns at = trace.span().begin; at <= trace.span().end; at += Ns(step)) {
+      ++windows;
+      for (const auto& [pid, times] :
+           of({at, std::min(at + Ns(step), trace.span().end + Ns(1))}))
+        for (size_t i = 0; i < times.size(); ++i) parts[pid][i] += times[i];
+    }
+    // A second that is cut is divided in proportion.
+    for (const auto& [pid, times] : whole)
+      for (size_t i = 0; i < times.size(); ++i)
+        EXPECT_NEAR(static_cast<double>(parts[pid][i].value),
+                    static_cast<double>(times[i].value), windows * 10.0);
+  }
+}
+
+TEST(Merge, SplitsTellWhetherTheirCallStartsUp) {
+  TempDir dir;
+  KernelStreamBuilder k(kT0);
+  k.Task({.t = kT0, .tid = 10, .tgid = 10, .start_ns = 50, .text = "a"});
+  CudaStreamBuilder s(10, kT0);
+  AddNames(&s);
+  const auto at = [](int64_t ms) {
+    return static_cast<uint64_t>(kT0 + ms * kMs);
+  };
+  k.Switch(0, {.t = at(0), .next_tid = 10, .next_tgid = 10});
+  for (int64_t i = 0; i < 6; ++i) {
+    s.Call(10, i % 3 == 0 ? kMalloc : kSync, at(10 + i * 20), 10 * kMs);
+    k.Switch(0, {.t = at(12 + i * 20), .prev_tid = 10, .prev_tgid = 10,
+                 .prev_state = INGERO_TASK_INTERRUPTIBLE,
+                 .prev_syscall = 202});
+    k.Switch(0, {.t = at(15 + i * 20), .next_tid = 10, .next_tgid = 10,
+                 .wake = at(15 + i * 20)});
+  }
+  k.Switch(0, {.t = at(200), .prev_tid = 10, .prev_tgid = 10,
+               .prev_state = INGERO_TASK_INTERRUPTIBLE});
+  s.Write(dir / "cuda-10-1.ingero");
+  k.Write(dir / "kernel-1-1.ingero");
+  auto store = MergeAndOpen(dir);
+  ASSERT_NE(store, nullptr);
+  std::vector<bool> told;
+  auto splits = store->Splits(kAlways);
+  for (analysis::CallSplit split; splits->Next(&split);) {
+    ASSERT_TRUE(split.starts_up);
+    told.push_back(*split.starts_up);
+    // An older store does not tell: then the call does.
+    split.starts_up.reset();
+    EXPECT_EQ(analysis::StartsUp(store->trace(), split), told.back());
+  }
+  EXPECT_EQ(told, (std::vector<bool>{true, true, false, false, false, false}));
+  analysis::Part of_nobody(kAlways);
+  of_nobody.process = 77;
+  analysis::CallSplit split;
+  EXPECT_FALSE(store->Splits(of_nobody)->Next(&split));
 }
 
 TEST(Merge, KernelNamesAreDemangled) {

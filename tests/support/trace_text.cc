@@ -521,10 +521,12 @@ std::unique_ptr<Cursor<PathCell>> MemoryReportSource::Paths(
 }
 
 std::unique_ptr<Cursor<CallSplit>> MemoryReportSource::Splits(
-    Interval window) const {
+    const Part& part) const {
   std::vector<CallSplit> rows;
   for (const CallSplit& s : attributed_.splits)
-    if (window.Contains(s.begin)) rows.push_back(s);
+    if (part.window.Contains(s.begin) &&
+        (part.process == kNone || part.process == s.process))
+      rows.push_back(s);
   return std::make_unique<VectorCursor<CallSplit>>(std::move(rows));
 }
 

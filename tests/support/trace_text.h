@@ -113,7 +113,7 @@ class MemoryReportSource : public analysis::ReportSource {
   std::unique_ptr<analysis::Cursor<analysis::PathCell>> Paths(
       const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
-      Interval window) const override;
+      const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
       analysis::ProcessIndex process, Interval window) const override;
   analysis::Summaries Summarize(Interval window) const override;
