@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "analysis/attribution.h"
@@ -458,8 +460,56 @@ double RowsOfResults(const TraceReader& reader, const TableSchema& cells,
   return sums > 0 ? sums : RowsOf(reader, cells);
 }
 
-Table Path(std::shared_ptr<Names> n, bool by_second) {
+enum class Sums { kNone, kBySecond, kAll };
+
+// The path of the whole recording, summed by kind: SQL would sort it for that.
+std::function<bool(analysis::PathCell*)> PathTotals(const TraceReader& reader,
+                                                    const Filter& filter) {
   using analysis::PathCell;
+  using Kind = std::array<uint64_t, 4>;
+  struct Hash {
+    size_t operator()(const Kind& kind) const {
+      uint64_t hash = 0;
+      for (const uint64_t part : kind)
+        hash = std::rotl((hash ^ part) * 0x9E3779B97F4A7C15u, 29);
+      return hash;
+    }
+  };
+  const auto pair = [](uint32_t high, uint32_t low) {
+    return uint64_t{high} << 32 | low;
+  };
+  auto totals = std::make_shared<std::vector<PathCell>>();
+  std::unordered_map<Kind, size_t, Hash> at;
+  analysis::Part part(kAlways);
+  part.by_second = true;
+  uint64_t read = 0;
+  auto cells = reader.Paths(part);
+  for (PathCell c; cells->Next(&c);) {
+    if (++read % 65536 == 0 && filter.stop && filter.stop()) break;
+    const Kind kind = {
+        pair(c.process, c.thread), pair(c.culprit, c.func),
+        pair(static_cast<uint32_t>(c.state), static_cast<uint32_t>(c.reason)),
+        pair(static_cast<uint32_t>(c.certainty) << 16 |
+                 static_cast<uint32_t>(c.ended_by),
+             static_cast<uint32_t>(c.syscall))};
+    const auto [it, added] = at.try_emplace(kind, totals->size());
+    if (added) {
+      totals->push_back(c);
+      continue;
+    }
+    PathCell& total = (*totals)[it->second];
+    total.range = {std::min(total.range.begin, c.range.begin),
+                   std::max(total.range.end, c.range.end)};
+    total.time += c.time;
+    total.stretches += c.stretches;
+    total.pages += c.pages;
+  }
+  return From<PathCell>(std::shared_ptr<const std::vector<PathCell>>(totals));
+}
+
+Table Path(std::shared_ptr<Names> n, Sums sums) {
+  using analysis::PathCell;
+  const bool by_second = sums == Sums::kBySecond;
   std::vector<Column<PathCell>> columns = {
       {{"begin_ns", kInteger, "begin, ns on CLOCK_MONOTONIC"},
        [](const PathCell& c) { return Int(c.range.begin); }},
@@ -504,6 +554,15 @@ Table Path(std::shared_ptr<Names> n, bool by_second) {
       {{"syscall", kText, "system call it slept in"},
        [](const PathCell& c) { return Text(analysis::SyscallName(c.syscall)); }},
   };
+  if (sums == Sums::kAll) {
+    Table table = MakeTable<PathCell>(
+        "path_totals", "path, summed over the whole recording by kind",
+        std::move(columns), [n](const Filter& filter) {
+          return PathTotals(n->reader(), filter);
+        });
+    table.rows = 10000;
+    return table;
+  }
   Table table = MakeTable<PathCell>(
       by_second ? "path_seconds" : "path",
       by_second
@@ -1271,10 +1330,10 @@ constexpr View kViews[] = {
      "gpu_unknown_ns FROM steps ORDER BY duration_ns DESC"},
     {"starvation", "starved time by process and reason",
      "SELECT pid, reason, state, sum(ns) AS ns, sum(ns * known) AS known_ns, "
-     "sum(stretches) AS stretches FROM path_seconds GROUP BY pid, reason, state "
+     "sum(stretches) AS stretches FROM path_totals GROUP BY pid, reason, state "
      "ORDER BY ns DESC"},
     {"cpu_holders", "who held the CPUs that the starved path waited for",
-     "SELECT pid, culprit_pid, culprit_name, sum(ns) AS ns FROM path_seconds WHERE "
+     "SELECT pid, culprit_pid, culprit_name, sum(ns) AS ns FROM path_totals WHERE "
      "reason = 'waiting-for-cpu' GROUP BY pid, culprit_pid, culprit_name "
      "ORDER BY ns DESC"},
     {"process_time", "what each process did with its time",
@@ -1295,7 +1354,8 @@ constexpr View kViews[] = {
 std::vector<Table> StoreTables(const TraceReader& reader) {
   auto n = std::make_shared<Names>(reader);
   return {Calls(n),   Switches(n),   Operations(n), OperationSeconds(n),
-          Feed(n, false), Path(n, false), Feed(n, true), Path(n, true),
+          Feed(n, false), Path(n, Sums::kNone), Feed(n, true),
+          Path(n, Sums::kBySecond), Path(n, Sums::kAll),
           Splits(n),  SchedSeconds(n), Processes(n), Threads(n),  System(n),     Tasks(n),
           Nvtx(n),    GpuActivity(n), Steps(n),      NvtxSteps(n),  KernelNames(n),
           Findings(n), Losses(n),    Coverage(n),   Streams(n)};

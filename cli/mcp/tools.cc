@@ -681,7 +681,7 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
       tool("run_sql", "Ask in SQL",
            "One SELECT (SQLite) over the store, read only. Tables: calls, "
            "switches, operations, operation_seconds, feed, path, feed_seconds, "
-           "path_seconds (the same by second: for sums), call_splits, "
+           "path_seconds (the same by second: for sums), path_totals, call_splits, "
            "sched_seconds, processes, threads, system, tasks, nvtx, steps, "
            "nvtx_steps, kernels, findings, losses, coverage, streams; views: "
            "wakes, page_allocs, gpu, slow_steps, starvation, cpu_holders, "

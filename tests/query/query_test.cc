@@ -122,6 +122,25 @@ TEST_F(QueryTest, HasEveryRowThatDumpHas) {
   EXPECT_EQ(One("SELECT count(*) FROM calls WHERE begin_ns < '0'"), "0");
 }
 
+TEST_F(QueryTest, TotalsAreTheSumsOfThePath) {
+  const auto by_kind = [&](const std::string& table) {
+    return One(
+        "SELECT group_concat(line, ';') FROM (SELECT pid || ' ' || "
+        "ifnull(thread_tid, '-') || ' ' || reason || ' ' || state || ' ' || "
+        "ifnull(culprit_tid, '-') || ' ' || known || ' ' || sum(ns) || ' ' || "
+        "sum(stretches) || ' ' || sum(pages) AS line FROM " + table +
+        " GROUP BY pid, thread_tid, reason, state, culprit_tid, known "
+        "ORDER BY 1)");
+  };
+  const std::string cells = by_kind("path");
+  EXPECT_GT(cells.size(), 1000u);
+  EXPECT_EQ(by_kind("path_totals"), cells);
+  EXPECT_LT(std::stoll(One("SELECT count(*) FROM path_totals")) * 10,
+            std::stoll(One("SELECT count(*) FROM path")));
+  EXPECT_EQ(One("SELECT sum(ns) FROM starvation"),
+            One("SELECT sum(ns) FROM path"));
+}
+
 TEST_F(QueryTest, SumsAreThoseOfTheReport) {
   const analysis::Report report = analysis::BuildReport(*reader_, {});
   ASSERT_FALSE(report.findings.empty());
