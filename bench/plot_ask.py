@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what ask_bench.py measured: plot_ask.py FIGURES.json > ASK.svg
+"""Draws what ask_bench.py measured: plot_ask.py [--cpu] FIGURES.json > ASK.svg
 
+--cpu: CPU time, where others had the machine and the clock says nothing.
 Seconds against events of the store, both on a logarithmic scale: a line for
 each question, a dotted one for its budget, and a slope of "twice the events,
 twice the time" to compare with.
@@ -25,14 +26,14 @@ def decades(values):
     return int(first), int(max(last, first + 1))
 
 
-def draw(figures):
+def draw(figures, key):
     lines = figures["questions"]
     budgets = [q["budget_s"] for q in lines if "budget_s" in q]
     points = [p for q in lines for p in q["points"]]
     if not points:
         sys.exit("plot_ask: no figure in it")
     x0, x1 = decades([p["events"] for p in points])
-    y0, y1 = decades([p["wall_s"] for p in points] + budgets)
+    y0, y1 = decades([p[key] for p in points] + budgets)
 
     def x(events):
         return LEFT + (math.log10(events) - x0) / (x1 - x0) * (
@@ -52,8 +53,9 @@ def draw(figures):
         return (f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" '
                 f'y2="{b[1]:.1f}" class="{kind}"{stroke}/>')
 
-    out = [text(8, 18, "Time to ask a store, by its events (dotted: budget; "
-                       "grey: twice the events, twice the time)", kind="head")]
+    out = [text(8, 18, ("CPU time" if key == "cpu_s" else "Time") +
+                " to ask a store, by its events (dotted: budget; "
+                "grey: twice the events, twice the time)", kind="head")]
     for power in range(x0, x1 + 1):
         at = x(10 ** power)
         out += [line((at, TOP), (at, BOTTOM), "grid"),
@@ -71,13 +73,13 @@ def draw(figures):
     labels = []
     for question, color in zip(lines, COLORS * len(lines)):
         rows = sorted(question["points"], key=lambda p: p["events"])
-        at = [(x(p["events"]), y(p["wall_s"])) for p in rows]
+        at = [(x(p["events"]), y(p[key])) for p in rows]
         for a, b in zip(at, at[1:]):
             out.append(line(a, b, "figure", color))
         out += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{color}"/>'
                 for a, b in at]
         labels.append([at[-1][1] + 4, f'{question["name"]} '
-                       f'{rows[-1]["wall_s"]:.2g} s', color])
+                       f'{rows[-1][key]:.2g} s', color])
         if "budget_s" in question:
             limit = y(question["budget_s"])
             out.append(line((LEFT, limit), (WIDTH - RIGHT, limit), "budget",
@@ -92,7 +94,9 @@ def draw(figures):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: plot_ask.py FIGURES.json > ASK.svg")
-    with open(sys.argv[1], encoding="utf-8") as f:
-        sys.stdout.write(draw(json.load(f)))
+    arguments = sys.argv[1:]
+    cpu = arguments[:1] == ["--cpu"]
+    if len(arguments) != 1 + cpu:
+        sys.exit("usage: plot_ask.py [--cpu] FIGURES.json > ASK.svg")
+    with open(arguments[-1], encoding="utf-8") as f:
+        sys.stdout.write(draw(json.load(f), "cpu_s" if cpu else "wall_s"))
