@@ -35,6 +35,8 @@ constexpr Command kCommands[] = {
      RunImport},
     {"mcp", "serve a store to an LLM (Model Context Protocol)", RunMcp},
     {"list", "list the recordings and whether they are merged", RunList},
+    {"share", "copy a store to send on, without paths and command lines",
+     RunShare},
     {"store", "measure, check, compact or prune a store", RunStore},
     {"dump", "print every event of a store or of a stream file", RunDump},
     {"check", "try what recording needs on this machine", RunCheck},

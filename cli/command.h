@@ -51,6 +51,7 @@ int RunCheck(const Args& args, const Io& io);
 int RunOverhead(const Args& args, const Io& io);
 int RunExport(const Args& args, const Io& io);
 int RunImport(const Args& args, const Io& io);
+int RunShare(const Args& args, const Io& io);
 int RunStore(const Args& args, const Io& io);
 int RunTimeline(const Args& args, const Io& io);
 int RunDump(const Args& args, const Io& io);

@@ -72,7 +72,9 @@ class Rewriter {
   // Nothing would come of it.
   virtual bool Useless(const TraceReader&) { return false; }
   // nullopt: all rows of the block stay as they are.
-  using Change = std::function<bool(std::vector<uint64_t>* row)>;
+  // False: the row is left out. `text`: "" where the table has none.
+  using Change =
+      std::function<bool(std::vector<uint64_t>* row, std::string* text)>;
   virtual std::optional<Change> ChangeOf(const BlockRef&) {
     return std::nullopt;
   }
@@ -127,7 +129,7 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
   const TableSchema* schema = FindStoreTable(table);
   BlockJoiner joiner(writer_.get());
   Rows rows, kept;
-  std::string bytes;
+  std::string bytes, no_text;
   std::vector<uint64_t> row;
   for (const BlockRef& ref : blocks) {
     bytes_read_ += ref.bytes;
@@ -155,9 +157,9 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
     kept.schema = schema;
     for (size_t r = 0; r < rows.size(); ++r) {
       row.assign(rows.row(r).begin(), rows.row(r).end());
-      if ((*change)(&row))
-        kept.Append(row, schema->has_text ? std::string_view(rows.texts[r])
-                                          : std::string_view());
+      std::string* const text =
+          schema->has_text ? &rows.texts[r] : &no_text;
+      if ((*change)(&row, text)) kept.Append(row, *text);
     }
     INGERO_RETURN_IF_ERROR(Put(&kept, owner));
   }
@@ -261,6 +263,161 @@ class Compacter : public Rewriter {
   }
 };
 
+class Redacter : public Rewriter {
+ public:
+  Redacter(const Redaction& what, const UpkeepProgress& progress)
+      : Rewriter(progress), what_(what) {}
+
+ private:
+  Status Begin(const TraceReader& reader) override {
+    host_ = reader.FactText("host");
+    return {};
+  }
+  std::optional<Change> ChangeOf(const BlockRef& ref) override {
+    switch (ref.table) {
+      case process_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          std::vector<std::string> parts = Parts(*text, 3);
+          parts[0] = Name("process", parts[0]);
+          parts[1] = what_.names ? "" : Path(parts[1]);
+          if (what_.command_lines) parts[2].clear();
+          return Join(parts, text);
+        };
+      case thread_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          *text = Name("thread", *text);
+          return true;
+        };
+      case task_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          std::vector<std::string> parts = Parts(*text, 2);
+          parts[0] = Name("thread", parts[0]);
+          parts[1] = what_.names ? "" : Path(parts[1]);
+          // What more of the command is in a birth's or start's row.
+          if (parts.size() > 2 && what_.command_lines) parts.resize(2);
+          return Join(parts, text);
+        };
+      case sample_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          // A cgroup's path says whose it is in each of its parts.
+          if (what_.paths && text->find('/') != std::string::npos)
+            *text = Numbered("/cgroup", *text);
+          else
+            *text = Free(*text);
+          return true;
+        };
+      case nvtx_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          if (!what_.ranges) return true;
+          std::vector<std::string> parts = Parts(*text, 2);
+          parts[0] = Numbered("domain", parts[0]);
+          parts[1] = Numbered("range", parts[1]);
+          return Join(parts, text);
+        };
+      case kernel_name_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          if (what_.kernels) *text = Numbered("kernel", *text);
+          return true;
+        };
+      case coverage_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          *text = Free(*text);
+          return true;
+        };
+      default:
+        return std::nullopt;
+    }
+  }
+  Status WriteDescription(const TraceReader& reader) override {
+    INGERO_RETURN_IF_ERROR(
+        Rewrite(reader, fact_table::kSchema, [this](std::string* text) {
+          std::vector<std::string> parts = Parts(*text, 2);
+          if (parts[0] == "host" && what_.host)
+            parts[1] = "host";
+          else if (parts[0] == "boot_id" && what_.host)
+            parts[1] = std::string(parts[1].size(), '0');
+          else
+            parts[1] = Free(parts[1]);
+          Join(parts, text);
+        }));
+    return Rewrite(reader, stream_table::kSchema, [this](std::string* text) {
+      std::vector<std::string> parts = Parts(*text, 3);
+      parts[0] = Path(parts[0]);
+      parts[1] = Name("process", parts[1]);
+      Join(parts, text);
+    });
+  }
+  Status Rewrite(const TraceReader& reader, const TableSchema& schema,
+                 const std::function<void(std::string*)>& change) {
+    Rows rows;
+    std::string bytes;
+    for (const BlockRef& ref : reader.file().Table(schema.id)) {
+      INGERO_RETURN_IF_ERROR(reader.file().Read(ref, &bytes));
+      INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, schema, &rows));
+      for (std::string& text : rows.texts) change(&text);
+      INGERO_RETURN_IF_ERROR(Put(&rows, ref.owner));
+    }
+    return {};
+  }
+
+  // At least `least` of them.
+  static std::vector<std::string> Parts(const std::string& text, size_t least) {
+    std::vector<std::string> parts;
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find('\0', at), text.size());
+      parts.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    if (parts.size() < least) parts.resize(least);
+    return parts;
+  }
+  static bool Join(const std::vector<std::string>& parts, std::string* text) {
+    text->clear();
+    for (size_t i = 0; i < parts.size(); ++i)
+      *text += (i == 0 ? "" : std::string(1, '\0')) + parts[i];
+    return true;
+  }
+  std::string Numbered(const std::string& kind, const std::string& text) {
+    if (text.empty()) return text;
+    auto& known = numbers_[kind];
+    return fmt::format("{}-{}", kind,
+                       known.try_emplace(text, known.size() + 1).first->second);
+  }
+  std::string Name(const std::string& kind, const std::string& text) {
+    return what_.names ? Numbered(kind, text) : text;
+  }
+  std::string Path(const std::string& text) const {
+    const size_t slash = text.rfind('/');
+    return what_.paths && slash != text.npos ? text.substr(slash + 1) : text;
+  }
+  // A sentence, or a path: each word that is one, and the host's name.
+  std::string Free(const std::string& text) const {
+    std::string out, word;
+    const auto flush = [&] {
+      out += Path(word);
+      word.clear();
+    };
+    for (const char c : text) {
+      if (c == ' ' || c == '\'' || c == '"' || c == '=' || c == ',' || c == '(' ||
+          c == '\0') {
+        flush();
+        out += c;
+      } else {
+        word += c;
+      }
+    }
+    flush();
+    if (what_.host && !host_.empty())
+      for (size_t at = 0; (at = out.find(host_, at)) != out.npos; at += 4)
+        out.replace(at, host_.size(), "host");
+    return out;
+  }
+
+  const Redaction what_;
+  std::string host_;
+  std::map<std::string, std::map<std::string, size_t>> numbers_;
+};
+
 class Pruner : public Rewriter {
  public:
   Pruner(Ns keep, const UpkeepProgress& progress)
@@ -331,28 +488,28 @@ class Pruner : public Rewriter {
       case path_table::kSchema.id:
         static_assert(size_t{feed_table::kLength} ==
                       size_t{path_table::kEndOffset});
-        return [=](std::vector<uint64_t>* row) {
+        return [=](std::vector<uint64_t>* row, std::string*) {
           return time(*row) + static_cast<int64_t>((*row)[feed_table::kLength]) >
                  from;
         };
       case loss_table::kSchema.id:
-        return [=](std::vector<uint64_t>* row) {
+        return [=](std::vector<uint64_t>* row, std::string*) {
           return static_cast<int64_t>((*row)[loss_table::kEndT]) >= from;
         };
       case sample_table::kSchema.id:
-        return [=, this](std::vector<uint64_t>* row) {
+        return [=, this](std::vector<uint64_t>* row, std::string*) {
           if (time(*row) >= from - kSampleLeadIn.value) return true;
           const auto last = last_sample_.find({(*row)[sample_table::kMetric],
                                                (*row)[sample_table::kInstance]});
           return last != last_sample_.end() && last->second == time(*row);
         };
       case sched_summary_table::kSchema.id:
-        return [=](std::vector<uint64_t>* row) {
+        return [=](std::vector<uint64_t>* row, std::string*) {
           return CutRun(from, row);
         };
       default: {
         const int64_t first = FirstOf(ref.table);
-        return [=](std::vector<uint64_t>* row) { return time(*row) >= first; };
+        return [=](std::vector<uint64_t>* row, std::string*) { return time(*row) >= first; };
       }
     }
   }
@@ -593,6 +750,12 @@ Result<StoreCheck> CheckStore(const std::string& path,
     d = {d.begin - Ns(2 * kSecondNs), d.end + Ns(2 * kSecondNs)};
   check.whole = Without(check.span, std::move(damaged));
   return check;
+}
+
+Result<Rewritten> ShareStore(const std::string& path, const Redaction& redaction,
+                             const std::string& output,
+                             const UpkeepProgress& progress) {
+  return Redacter(redaction, progress).Run(path, output);
 }
 
 Result<Rewritten> CompactStore(const std::string& path,

@@ -77,6 +77,23 @@ Result<Rewritten> PruneStore(const std::string& path, Ns keep,
                              const std::string& output,
                              const UpkeepProgress& progress);
 
+// What a copy to send on does not tell.
+struct Redaction {
+  bool command_lines = false;
+  bool paths = false;   // of programs, libraries and cgroups: all but the last
+                        // part, of a cgroup even that
+  bool host = false;    // its name and the boot id
+  bool names = false;   // of processes and threads
+  bool ranges = false;  // names of NVTX ranges and domains
+  bool kernels = false;
+};
+// A copy of the store with numbers in the place of names ("process-3"): equal
+// texts stay equal. Functions of CUDA and its libraries keep their names.
+// REQUIRES: !output.empty()
+Result<Rewritten> ShareStore(const std::string& path, const Redaction& redaction,
+                             const std::string& output,
+                             const UpkeepProgress& progress);
+
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_STORE_UPKEEP_H_
