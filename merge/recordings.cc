@@ -113,11 +113,14 @@ int64_t CudaEnd(const OpenStream& stream) {
           static_cast<double>(tail.last->mono_ns - tail.first->mono_ns) /
           static_cast<double>(tail.last->ticks - tail.first->ticks);
     end = static_cast<int64_t>(tail.last->mono_ns - offset);
+    // Where a damaged stream's numbers go beyond time, so does the sum.
     if (tail.last_ticks > tail.last->ticks)
-      end += static_cast<int64_t>(std::min(
-          static_cast<double>(tail.last_ticks - tail.last->ticks) *
-              ns_per_tick,
-          1e18));
+      end = static_cast<int64_t>(
+          static_cast<uint64_t>(end) +
+          static_cast<uint64_t>(std::clamp(
+              static_cast<double>(tail.last_ticks - tail.last->ticks) *
+                  ns_per_tick,
+              0.0, 1e18)));
   }
   return std::max(created, end);
 }

@@ -48,6 +48,7 @@ void ingero_complain(const char *what, const char *why)
 	fprintf(stderr, "%s: %s\n", what, why);
 	abort();
 }
+void ingero_complain_of_space(void) { abort(); }
 bool ingero_wants(unsigned c) { return c != INGERO_CLASS_GETTER; }
 bool ingero_session_begin(struct thread_state *t)
 {
