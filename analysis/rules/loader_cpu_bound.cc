@@ -21,23 +21,71 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-// How many processes of the loader lived at a time, on the path or not: those
-// with a name that is on the path. A loader without persistent workers makes
-// new ones each epoch.
-size_t MostAtOnce(const Context& context,
-                  const std::set<ProcessIndex>& on_path) {
+// "worker-12" -> "worker-".
+std::string WithoutNumbers(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
+// The processes of the loader, on the path or not: those with a name that is on
+// the path, but for numbers in it.
+std::set<ProcessIndex> LoadersOf(const Context& context,
+                                 const std::set<ProcessIndex>& on_path) {
+  const std::vector<Process>& all = context.report.processes;
   std::set<std::string> names;
   for (const ProcessIndex p : on_path)
-    names.insert(context.report.processes[p].name);
+    names.insert(WithoutNumbers(all[p].name));
+  std::set<ProcessIndex> loaders;
+  for (ProcessIndex p = 0; p < all.size(); ++p)
+    if (!all[p].has_cuda && names.count(WithoutNumbers(all[p].name)) != 0 &&
+        context.Descends(p, context.facts.process))
+      loaders.insert(p);
+  return loaders;
+}
+
+// Who of the loader computed by far more than the others.
+constexpr int64_t kFarMore = 2;
+struct Slowest {
+  ProcessIndex process = kNone;  // kNone: nobody
+  Ns computed, others;           // "others": on average
+};
+
+Slowest SlowestOf(const Context& context,
+                  const std::set<ProcessIndex>& loaders) {
+  Slowest s;
+  Ns all;
+  for (const ProcessActivity& a : context.report.activities) {
+    if (loaders.count(a.process) == 0) continue;
+    all += a.running;
+    if (s.process != kNone && a.running <= s.computed) continue;
+    s.process = a.process;
+    s.computed = a.running;
+  }
+  const auto others = static_cast<int64_t>(loaders.size()) - 1;
+  if (others > 0) s.others = (all - s.computed) / others;
+  if (others <= 0 || s.computed <= s.others * kFarMore) s.process = kNone;
+  return s;
+}
+
+// The main thread leaves its CPU to others most of the time.
+bool ProgramIsIdle(const Context& context) {
+  for (const ProcessActivity& a : context.report.activities)
+    if (a.process == context.facts.process)
+      return a.running < context.report.window.length() / 2;
+  return false;
+}
+
+// How many processes of the loader lived at a time. One without persistent
+// workers makes new ones each epoch.
+size_t MostAtOnce(const Context& context,
+                  const std::set<ProcessIndex>& on_path) {
   // By time; who is alive at a moment was born by then and has not ended.
   std::vector<Ns> births, ends;
-  const std::vector<Process>& all = context.report.processes;
-  for (ProcessIndex p = 0; p < all.size(); ++p)
-    if (!all[p].has_cuda && names.count(all[p].name) != 0 &&
-        context.Descends(p, context.facts.process)) {
-      births.push_back(all[p].first_seen);
-      ends.push_back(std::max(all[p].first_seen, all[p].last_seen));
-    }
+  for (const ProcessIndex p : LoadersOf(context, on_path)) {
+    const Process& process = context.report.processes[p];
+    births.push_back(process.first_seen);
+    ends.push_back(std::max(process.first_seen, process.last_seen));
+  }
   std::sort(births.begin(), births.end());
   std::sort(ends.begin(), ends.end());
   size_t most = 1, ended = 0;
@@ -77,13 +125,29 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
               FormatCount(at_once) +
                   (at_once == 1 ? " loader process" : " loader processes") +
                   " at a time; " + context.UsableCpusText() + ".");
-  // The main thread needs one too.
+  const Slowest slowest = SlowestOf(context, LoadersOf(context, processes));
+  // The main thread needs one too, where it computes.
+  const bool room =
+      at_once + 1 < cpus || (at_once + 1 == cpus && ProgramIsIdle(context));
   if (context.facts.throttled > tally.total() / 10)
     Recommend(finding,
               "More workers would not help as long as the CPU quota of the "
               "cgroup holds the program back: see cgroup-quota.",
               Ns(0));
-  else if (at_once + 1 < cpus)
+  else if (at_once > 1 && slowest.process != kNone)
+    Recommend(finding,
+              "Spread the work over the " + FormatCount(at_once) +
+                  " workers before there are more: " +
+                  context.ProcessName(slowest.process) + " computed for " +
+                  FormatDuration(slowest.computed) +
+                  (at_once == 2 ? ", the other for " : ", the others for ") +
+                  FormatDuration(slowest.others) +
+                  (at_once == 2 ? ". " : " on average. ") +
+                  "Taking batches in the order in which they are "
+                  "done (in_order=False of a PyTorch DataLoader) does not wait "
+                  "for the slowest.",
+              Ns(0));
+  else if (room)
     Recommend(finding,
               "More workers can help: " + FormatCount(at_once) +
                   " computed at a time, and the program may use " +
