@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
@@ -22,20 +23,19 @@ std::string Proc(uint32_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-// Fields 50 and 51 of /proc/PID/stat are the environment's addresses. Read
-// through them: the file environ is for its owner's eyes, and the companion
-// keeps no privilege but that to look into processes.
-std::optional<std::string> ReadEnvironment(uint32_t pid) {
+// Fields 50 and 51 of /proc/PID/stat are the environment's addresses, 0 until a
+// program that is being executed is in place.
+std::array<uint64_t, 2> EnvironmentRange(uint32_t pid) {
   auto stat = ReadWholeFile(Proc(pid, "stat"));
-  if (!stat.ok()) return std::nullopt;
+  if (!stat.ok()) return {};
   std::string_view text = *stat;
   const size_t name_end = text.rfind(')');
-  if (name_end == text.npos) return std::nullopt;
+  if (name_end == text.npos) return {};
   text.remove_prefix(name_end + 1);
   std::array<uint64_t, 2> at{};
   for (int field = 3; field <= 51; ++field) {
     const size_t blank = text.find_first_not_of(' ');
-    if (blank == text.npos) return std::nullopt;
+    if (blank == text.npos) return {};
     text.remove_prefix(blank);
     const size_t end = std::min(text.find(' '), text.size());
     if (field >= 50)
@@ -43,6 +43,13 @@ std::optional<std::string> ReadEnvironment(uint32_t pid) {
                       at[static_cast<size_t>(field - 50)]);
     text.remove_prefix(end);
   }
+  return at;
+}
+
+// The file environ is for its owner's eyes, and the companion keeps no privilege
+// but that to look into processes.
+std::optional<std::string> ReadEnvironment(uint32_t pid) {
+  const auto at = EnvironmentRange(pid);
   if (at[0] == 0) return std::nullopt;  // not for us to see
   if (at[1] <= at[0]) return "";
   std::string environment(std::min<uint64_t>(at[1] - at[0], kMaxEnvironment),
@@ -99,11 +106,15 @@ CudaMaps ParseCudaMaps(std::string_view maps) {
       driver = is_driver;
     }
     found.shim = found.shim || name.starts_with("libingero_cuda.so");
-    found.loader = found.loader || name.starts_with("ld-") ||
-                   name.starts_with("ld.so");
+    if (name.starts_with("ld-") || name.starts_with("ld.so"))
+      found.loader = true;
+    else
+      found.libraries = found.libraries || name.find(".so") != name.npos;
   }
   return found;
 }
+
+uint64_t EnvironmentAddress(uint32_t pid) { return EnvironmentRange(pid)[0]; }
 
 uint64_t CudaEnvironment(std::string_view environment) {
   uint64_t bits = 0;
@@ -126,8 +137,12 @@ uint64_t CudaEnvironment(std::string_view environment) {
 }
 
 CudaMaps ReadCudaMaps(uint32_t pid) {
-  auto text = ReadWholeFile(Proc(pid, "maps"));
-  return text.ok() ? ParseCudaMaps(*text) : CudaMaps();
+  const std::string path = Proc(pid, "maps");
+  if (auto text = ReadWholeFile(path); text.ok()) return ParseCudaMaps(*text);
+  CudaMaps none;
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  none.denied = !fd.valid() && (errno == EACCES || errno == EPERM);
+  return none;
 }
 
 uint64_t CudaProcessBits(uint32_t pid, const CudaMaps& maps) {

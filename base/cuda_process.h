@@ -19,9 +19,17 @@ struct CudaMaps {
   std::string library;  // path of libcuda, else of libcudart; "" = none
   bool shim = false;
   bool loader = false;  // a dynamic loader is mapped: not a static program
+  // Another library is: the loader has been through LD_PRELOAD, whose come
+  // first. Until then a program has just been executed.
+  bool libraries = false;
+  bool denied = false;  // they are not for us to see
 };
 CudaMaps ParseCudaMaps(std::string_view maps);
 CudaMaps ReadCudaMaps(uint32_t pid);
+
+// Where a process has its environment: elsewhere once it has executed another
+// program. 0: it is executing one just now, is gone, or is not for us to see.
+uint64_t EnvironmentAddress(uint32_t pid);
 
 // What an environment (NUL-separated) says: bits of enum ingero_cuda_process.
 uint64_t CudaEnvironment(std::string_view environment);

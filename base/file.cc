@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/file_error.h"
+
 namespace ingero {
 namespace {
 
@@ -66,8 +68,9 @@ Result<Fd> OpenFileAt(int dir_fd, const std::string& name, int flags,
   do {
     fd = openat(dir_fd, name.c_str(), flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
-  if (fd < 0) return Status::Errno("open " + name, errno);
-  return Fd(fd);
+  if (fd >= 0) return Fd(fd);
+  if ((flags & O_ACCMODE) == O_RDONLY) return CannotOpen(name, errno);
+  return Status::Errno("open " + name, errno);
 }
 
 Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes) {

@@ -149,6 +149,11 @@ class ScopedFileUser {
   bool active_ = false;
 };
 
+Status Refused(const std::string& what, int error) {
+  return Status::Error(Status::Errno(what, error).message() +
+                       "; name a folder of your own (INGERO_DIR, --dir)");
+}
+
 }  // namespace
 
 TraceDir DefaultTraceDir() {
@@ -197,22 +202,23 @@ Status CreateTraceDir(const TraceDir& dir) {
         struct stat st;
         // Also EACCES and EROFS for what is there already.
         if (stat(part.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
-          return Status::Errno("create trace folder " + part, error);
+          return Refused("create trace folder " + part, error);
       }
       if (slash == std::string::npos) break;
     }
   }
-  Result<Fd> fd =
-      OpenFile(dir.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!fd.ok()) {
+  const Fd fd(open(dir.path.c_str(),
+                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid()) {
+    const int error = errno;
     struct stat st;
     if (lstat(dir.path.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
       return Status::Error("trace folder " + dir.path +
                            ": is a symbolic link; set INGERO_DIR to a folder");
-    return Status(fd.status()).In("trace folder");
+    return Refused("trace folder " + dir.path, error);
   }
   struct stat st;
-  if (fstat(fd->get(), &st) != 0)
+  if (fstat(fd.get(), &st) != 0)
     return Status::Errno("stat " + dir.path, errno);
   if (st.st_uid != dir.uid)
     return Status::Error("trace folder " + dir.path + ": belongs to uid " +

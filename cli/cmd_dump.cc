@@ -97,7 +97,10 @@ int RunDump(const Args& args, const Io& io) {
                         : merge::DumpFormat::kText,
       filter, [&](std::string_view lines) { Write(io.out, lines); });
   const bool written = FinishOutput(io, "dump");
-  if (!status.ok()) return fail(status);
+  if (!status.ok()) {
+    fail(status);
+    return merge::IsDumpTable(filter.table) ? kFailed : kUsage;
+  }
   return written ? kDone : kFailed;
 }
 

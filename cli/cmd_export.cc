@@ -8,10 +8,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <sstream>
 
+#include "base/file_error.h"
+#include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/asked.h"
 #include "cli/columns.h"
@@ -19,6 +23,8 @@
 #include "cli/export/events.h"
 #include "cli/options.h"
 #include "cli/program.h"
+#include "cli/render/words.h"
+#include "cli/written.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
 #include "query/database.h"
@@ -56,7 +62,11 @@ Status ExportPicture(AskedOptions* asked, const std::string& format,
   const merge::TraceReader& trace = *opened.trace;
   return WriteOutput(output, io, [&](std::FILE* out) {
     if (format == "folded") {
-      ExportFolded(trace, opened.options, opened.window, out);
+      // A part of it could be taken for all.
+      const std::string text =
+          ExportFolded(trace, opened.options, opened.window);
+      INGERO_RETURN_IF_ERROR(trace.AllRead());
+      Write(out, text);
     } else {
       const std::unique_ptr<EventSink> sink =
           format == "perfetto" ? MakePerfettoSink(out) : MakeChromeSink(out);
@@ -66,23 +76,59 @@ Status ExportPicture(AskedOptions* asked, const std::string& format,
   });
 }
 
-Status ExportCsv(const std::string& db, const std::string& tables,
-                 const std::string& output, const Io& io) {
-  INGERO_ASSIGN_OR_RETURN(auto reader, merge::OpenTrace(db));
-  INGERO_ASSIGN_OR_RETURN(auto database, query::Database::Open(*reader));
-  std::vector<std::string> known, wanted;
-  for (const query::Table& table : database->tables())
-    known.push_back(table.name);
-  std::istringstream words(tables);
-  for (std::string word; std::getline(words, word, ',');) {
-    if (std::find(known.begin(), known.end(), word) == known.end())
-      return Status::Error(fmt::format("--tables: no table '{}'; there are {}",
-                                       word, fmt::join(known, ", ")));
-    wanted.push_back(word);
+// Where something is wrong with --tables: what.
+std::string WrongTables(const std::vector<std::string>& wanted,
+                        const std::vector<query::Table>& tables) {
+  std::vector<std::string> known;
+  for (const query::Table& table : tables) known.push_back(table.name);
+  for (const std::string& name : wanted)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return fmt::format("--tables: no table '{}'; there are {}", name,
+                         fmt::join(known, ", "));
+  return "";
+}
+
+std::string HeaderOf(const query::Table& table) {
+  std::vector<query::Value> names;
+  for (const query::ColumnInfo& column : table.columns)
+    names.emplace_back(std::string(column.name));
+  return CsvLine(names);
+}
+
+// Files are replaced in a folder of nothing but tables of an earlier export,
+// which their first lines tell.
+Status CheckCsvFolder(const std::string& folder,
+                      const std::vector<query::Table>& tables) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error)) return {};
+  std::filesystem::directory_iterator entries(folder, error);
+  if (error) return CannotWrite(folder, error.value());
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename();
+    bool ours = false;
+    for (const query::Table& table : tables) {
+      if (name != std::string(table.name) + ".csv") continue;
+      const std::string header = HeaderOf(table);
+      std::string begin(header.size(), '\0');
+      std::ifstream(entry.path()).read(
+          begin.data(), static_cast<std::streamsize>(begin.size()));
+      ours = begin == header;
+    }
+    if (!ours)
+      return Status::Error(fmt::format(
+          "{} holds {}, which is of no export, and is left alone; name a new "
+          "folder",
+          folder, name));
   }
-  if (wanted.empty()) wanted = known;
+  return {};
+}
+
+Status ExportCsv(const merge::TraceReader& reader, query::Database* database,
+                 const std::vector<std::string>& wanted,
+                 const std::string& output, const Io& io) {
+  INGERO_RETURN_IF_ERROR(CheckCsvFolder(output, database->tables()));
   if (mkdir(output.c_str(), 0777) != 0 && errno != EEXIST)
-    return Status::Errno(output, errno);
+    return CannotWrite(output, errno);
   for (const std::string& table : wanted)
     INGERO_RETURN_IF_ERROR(WriteOutput(
         output + "/" + table + ".csv", io, [&](std::FILE* out) {
@@ -96,9 +142,21 @@ Status ExportCsv(const std::string& db, const std::string& tables,
           };
           INGERO_RETURN_IF_ERROR(
               database->Run("SELECT * FROM " + table, handler));
-          return reader->AllRead();
+          return reader.AllRead();
         }));
   return {};
+}
+
+uint64_t BytesOf(const std::string& folder,
+                 const std::vector<std::string>& tables) {
+  uint64_t bytes = 0;
+  for (const std::string& table : tables) {
+    std::error_code error;
+    const uint64_t size =
+        std::filesystem::file_size(folder + "/" + table + ".csv", error);
+    if (!error) bytes += size;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -106,6 +164,7 @@ Status ExportCsv(const std::string& db, const std::string& tables,
 int RunExport(const Args& args, const Io& io) {
   AskedOptions asked;
   std::string format = "parquet", output, tables;
+  bool quiet = false;
   CLI::App app(kHelp, "ingero export");
   app.footer(kExamples);
   asked.AddTo(&app);
@@ -121,6 +180,7 @@ int RunExport(const Args& args, const Io& io) {
                  "Only these, with commas between them;\n"
                  "'ingero query --schema' lists them")
       ->type_name("NAMES");
+  app.add_flag("-q,--quiet", quiet, "Do not say what was written");
   if (auto status = Parse(app, args, io)) return *status;
   const bool picture = IsPicture(format);
   if (!picture && format != "csv" && format != "parquet" && format != "arrow")
@@ -155,7 +215,9 @@ int RunExport(const Args& args, const Io& io) {
   if (picture) {
     if (Status done = ExportPicture(&asked, format, output, io); !done.ok())
       return fail(done.message());
-    return FinishOutput(io, "export") ? kDone : kFailed;
+    if (!FinishOutput(io, "export")) return kFailed;
+    if (!quiet) SayWritten(io, "export", output);
+    return kDone;
   }
   std::string db = asked.db();
   if (db.empty()) {
@@ -165,13 +227,31 @@ int RunExport(const Args& args, const Io& io) {
     if (!newest->note.empty())
       PrintError(io, "export", "note: " + newest->note);
   }
+  auto reader = merge::OpenTrace(db);
+  if (!reader.ok()) return fail(reader.status().message());
+  auto database = query::Database::Open(**reader);
+  if (!database.ok()) return fail(database.status().message());
+  std::vector<std::string> wanted;
+  std::istringstream words(tables);
+  for (std::string word; std::getline(words, word, ',');)
+    wanted.push_back(word);
+  if (const std::string wrong = WrongTables(wanted, (*database)->tables());
+      !wrong.empty())
+    return UsageError(io, "export", wrong);
   if (format == "csv") {
-    if (Status done = ExportCsv(db, tables, output, io); !done.ok())
+    if (wanted.empty())
+      for (const query::Table& table : (*database)->tables())
+        wanted.push_back(table.name);
+    if (Status done = ExportCsv(**reader, database->get(), wanted, output, io);
+        !done.ok())
       return fail(done.message());
+    if (!quiet)
+      SayWritten(io, "export", output,
+                 fmt::format(" ({}, {})",
+                             FormatCounted(wanted.size(), "table", "tables"),
+                             FormatBytes(BytesOf(output, wanted))));
     return kDone;
   }
-  if (auto store = merge::OpenStore(db); !store.ok())
-    return fail(store.status().message());
   const std::string script =
       OwnFolder() + "/../share/ingero/python/ingero/arrow.py";
   struct stat st;
@@ -180,11 +260,12 @@ int RunExport(const Args& args, const Io& io) {
   char self[4096];
   const ssize_t size = readlink("/proc/self/exe", self, sizeof(self) - 1);
   if (size <= 0) return fail("/proc is needed, and is not there");
-  const std::vector<std::string> words = {
+  std::vector<std::string> command = {
       "python3", script, "--ingero", std::string(self, static_cast<size_t>(size)),
       "--db", db, "--format", format, "--output", output, "--tables=" + tables};
+  if (quiet) command.push_back("--quiet");
   std::vector<char*> argv;
-  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  for (const std::string& w : command) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
   std::fflush(nullptr);
   execvp(argv[0], argv.data());

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/file_error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/merging.h"
@@ -13,6 +14,7 @@
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
 #include "import/import.h"
+#include "merge/store_output.h"
 
 namespace ingero::cli {
 namespace {
@@ -39,7 +41,7 @@ class ScratchFolder {
   static Result<ScratchFolder> Make(const std::string& beside) {
     std::string path = beside + ".import-XXXXXX";
     if (mkdtemp(path.data()) == nullptr)
-      return Status::Errno("creating a folder beside " + beside, errno);
+      return CannotWrite(path, errno);
     return ScratchFolder(path);
   }
   ScratchFolder(ScratchFolder&& other) noexcept
@@ -123,6 +125,8 @@ int RunImport(const Args& args, const Io& io) {
     PrintError(io, "import", status.message());
     return kFailed;
   };
+  if (const Status can = merge::CheckStoreOutput(output); !can.ok())
+    return fail(can);
   std::error_code error;
   if (std::filesystem::exists(output, error))
     return fail(Status::Error(

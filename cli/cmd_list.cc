@@ -121,7 +121,7 @@ int RunList(const Args& args, const Io& io) {
                fmt::format("no recordings in {}; record a program first: "
                            "LD_PRELOAD=libingero_cuda.so python3 train.py",
                            fmt::join(dirs, ", ")));
-    return kDone;
+    return kFailed;
   }
   Page page(io.columns, io.out_is_terminal && !io.no_color);
   for (const merge::Recording& recording : recordings) Show(recording, &page);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/trace_dir.h"
 #include "cli/command.h"
 #ifdef INGERO_HAVE_HTTP
 #include "cli/mcp/http.h"
@@ -17,6 +18,8 @@
 #include "cli/mcp/protocol.h"
 #include "cli/mcp/tools.h"
 #include "cli/options.h"
+#include "merge/store_trace.h"
+#include "merge/trace_reader.h"
 
 namespace ingero::cli {
 namespace {
@@ -117,6 +120,21 @@ void ReadLines(Output& output,
     line(pending);
 }
 
+// A client may start this before there is a store: no failure, but who looks at
+// what it says finds out.
+void SayWhatIsMissing(const std::string& db, const Io& io) {
+  Status status;
+  if (!db.empty())
+    status = merge::OpenTrace(db).status();
+  else
+    status = merge::FindNewestStore(DefaultTraceDirs()).status();
+  if (!status.ok())
+    PrintError(io, "mcp",
+               status.message() +
+                   "; served all the same: until it is there, each tool call "
+                   "answers with this");
+}
+
 #ifdef INGERO_HAVE_HTTP
 int RunHttp(const std::string& db, const std::string& where, const Io& io) {
   auto address = ParseHttpAddress(where);
@@ -130,6 +148,7 @@ int RunHttp(const std::string& db, const std::string& where, const Io& io) {
                           " can be reached from other machines; set "
                           "INGERO_MCP_TOKEN to a secret that clients send as "
                           "'Authorization: Bearer ...', or use 127.0.0.1");
+  SayWhatIsMissing(db, io);
   const mcp::Offer offer = mcp::MakeOffer(db, kMostOverHttp);
   const Status status =
       mcp::ServeHttp(offer, *address, token, [&](const std::string& url) {
@@ -165,6 +184,7 @@ int RunMcp(const Args& args, const Io& io) {
   if (auto status = Parse(app, args, io)) return *status;
   std::signal(SIGPIPE, SIG_IGN);
   if (!http.empty()) return RunHttp(db, http, io);
+  SayWhatIsMissing(db, io);
   if (isatty(STDIN_FILENO) == 1)
     PrintError(io, "mcp",
                "waiting for JSON-RPC on standard input; an MCP client starts "

@@ -658,6 +658,12 @@ int RunOverhead(const Args& args, const Io& io) {
     return UsageError(io, "overhead",
                       "give the command after --, as in 'ingero overhead -- "
                       "python3 train.py'");
+  bool there = false;
+  if (const std::string why = WhyNotRun(*(separator + 1), &there);
+      !why.empty()) {
+    PrintError(io, "overhead", why);
+    return kFailed;
+  }
   std::error_code error;
   if (dir.empty()) {
     dir = std::filesystem::temp_directory_path(error).string();

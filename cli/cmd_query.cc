@@ -253,6 +253,16 @@ int RunQuery(const Args& args, const Io& io) {
   if (show)
     return PrintSchema((*database)->tables(), sql, format == "jsonl", io);
 
+  if (const Status wrong = (*database)->Check(sql); !wrong.ok()) {
+    std::string what = wrong.message();
+    if (what.starts_with("no such "))
+      what += "; 'ingero query --schema' lists tables and columns";
+    else if (what.ends_with("syntax error") ||
+             what.ends_with("incomplete input"))
+      what += "; the question is one SELECT, 'ingero query --help' has "
+              "examples";
+    return UsageError(io, "query", what);
+  }
   Printer printer(format, io);
   query::Database::Handler handler;
   ColumnWriter columns(io.out);
@@ -292,16 +302,8 @@ int RunQuery(const Args& args, const Io& io) {
   if (saying) Write(io.err, "\r\033[K");
   if (!status.ok()) {
     FinishOutput(io, "query");
-    const std::string& what = status.message();
-    if (what.starts_with("no such "))
-      status = Status::Error(
-          what + "; 'ingero query --schema' lists tables and columns");
-    else if (what.ends_with("syntax error") ||
-             what.ends_with("incomplete input"))
-      status = Status::Error(
-          what + "; the question is one SELECT, 'ingero query --help' has "
-                 "examples");
-    return fail(status);
+    fail(status);
+    return status.message() == "interrupted" ? 128 + SIGINT : kFailed;
   }
   if (format != "columns") printer.Finish();
   if (Status read = (*reader)->AllRead(); !read.ok()) {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/report/page_data.h"
+#include "cli/written.h"
 #include "merge/trace_reader.h"
 
 extern "C" const char ingero_report_page[], ingero_report_page_end[];
@@ -49,12 +50,14 @@ std::string Embedded(const nlohmann::ordered_json& data) {
 int RunReport(const Args& args, const Io& io) {
   AskedOptions asked;
   std::string output;
+  bool quiet = false;
   CLI::App app(kHelp, "ingero report");
   app.footer(kExamples);
   asked.AddTo(&app);
   app.add_option("-o,--output", output,
                  "File to write; '-': standard output")
       ->type_name("PATH");
+  app.add_flag("-q,--quiet", quiet, "Do not say what was written");
   if (auto status = Parse(app, args, io)) return *status;
   if (output.empty())
     return UsageError(io, "report",
@@ -81,7 +84,9 @@ int RunReport(const Args& args, const Io& io) {
     return Status();
   });
   if (!written.ok()) return fail(written);
-  return FinishOutput(io, "report") ? kDone : kFailed;
+  if (!FinishOutput(io, "report")) return kFailed;
+  if (!quiet) SayWritten(io, "report", output);
+  return kDone;
 }
 
 }  // namespace ingero::cli

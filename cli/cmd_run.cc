@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/command.h"
@@ -38,6 +39,7 @@
 #include "cli/signals.h"
 #include "cli/time_window.h"
 #include "merge/coverage.h"
+#include "merge/store_output.h"
 #include "merge/trace_reader.h"
 #include "wire/wire.h"
 
@@ -109,7 +111,7 @@ class Session {
   // Says why not, where the kernel side can't be recorded.
   bool StartKernelSide();
   // Until the program, the time or the process has ended. The exit status.
-  int Record(const std::string& program, const std::string& shim);
+  int Record(const std::string& shim);
   // False: there is no store.
   bool MergeAndExplain();
   const std::string& store() const { return store_; }
@@ -150,7 +152,8 @@ bool Session::StartKernelSide() {
     return true;
   }
   const bool may_ask = isatty(STDIN_FILENO) == 1 && io_.err_is_terminal;
-  auto started = Companion::Start(options_.dir, may_ask);
+  auto started =
+      Companion::Start(options_.dir, options_.buffer_bytes, may_ask);
   if (!started.ok()) {
     Say((options_.program.empty() ? "" : kWithout) +
         started.status().message());
@@ -175,10 +178,10 @@ std::optional<int> Session::OnSignal(const signalfd_siginfo& info) {
   return ExitStatusOf(status);
 }
 
-int Session::Record(const std::string& program, const std::string& shim) {
+int Session::Record(const std::string& shim) {
   Signals signals(kForwarded);
   Fd pidfd;
-  if (!program.empty()) {
+  if (!options_.program.empty()) {
     const char* given = getenv("LD_PRELOAD");
     std::string preload = given == nullptr ? "" : given;
     // Behind what is there: some (ASan) insist on being the first.
@@ -410,6 +413,12 @@ bool Session::MergeAndExplain() {
   const auto merged = MergeWithProgress(merge, recordings, io_);
   if (!merged.ok()) {
     Say(merged.status().message());
+    Say(fmt::format("what was recorded is kept; once that is mended: ingero "
+                    "merge --dir {} --recording {}{}",
+                    ShellWord(options_.dir), ShellWord(ours->id),
+                    options_.output.empty()
+                        ? std::string()
+                        : " -o " + ShellWord(options_.output)));
     return false;
   }
   store_ = merged->store_path;
@@ -452,6 +461,11 @@ void AddOptions(CLI::App* app, RecordingOptions* o) {
   app->add_option("-o,--output", o->output,
                   "Store to write. Default: beside the streams")
       ->type_name("PATH");
+  app->add_option("--buffer", o->buffer_bytes,
+                  "Buffer of ingero-kprobe per CPU, for example 16M:\n"
+                  "where it says that events were lost")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false));
   app->add_flag("-q,--quiet", o->quiet,
                 "No live line, list of processes or report");
 }
@@ -475,6 +489,11 @@ std::optional<int> PrepareFolder(RecordingOptions* o, const Io& io) {
     return kFailed;
   }
   o->dir = dir.path;
+  if (o->output.empty()) return std::nullopt;
+  if (Status can = merge::CheckStoreOutput(o->output); !can.ok()) {
+    PrintError(io, o->command, can.message());
+    return kFailed;
+  }
   return std::nullopt;
 }
 
@@ -504,13 +523,9 @@ Recorded RecordProgram(RecordingOptions o, const Io& io) {
                                      "colon in its name");
     return {kFailed, ""};
   }
-  const std::string program = FindInPath(o.program[0]);
-  if (program.empty()) {
-    const bool there = o.program[0].find('/') != std::string::npos &&
-                       access(o.program[0].c_str(), F_OK) == 0;
-    PrintError(io, o.command,
-               o.program[0] + (there ? ": is no program that can be run"
-                                     : ": there is no such program"));
+  bool there = false;
+  if (const std::string why = WhyNotRun(o.program[0], &there); !why.empty()) {
+    PrintError(io, o.command, why);
     return {there ? kNotRunnable : kNotFound, ""};
   }
   if (auto status = PrepareFolder(&o, io)) return {*status, ""};
@@ -519,7 +534,7 @@ Recorded RecordProgram(RecordingOptions o, const Io& io) {
   std::signal(SIGCHLD, SIG_DFL);
   Session session(o, io);
   session.StartKernelSide();
-  const int status = session.Record(program, shim);
+  const int status = session.Record(shim);
   StopMergeOnSignals();
   session.MergeAndExplain();
   return {status, session.store()};
@@ -593,7 +608,7 @@ int RunTrace(const Args& args, const Io& io) {
   std::signal(SIGCHLD, SIG_DFL);
   Session session(o, io);
   if (!session.StartKernelSide()) return kFailed;
-  session.Record("", "");
+  session.Record("");
   StopMergeOnSignals();
   return session.MergeAndExplain() ? kDone : kFailed;
 }

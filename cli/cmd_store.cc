@@ -64,7 +64,8 @@ int Info(const Asked& asked, const Io& io) {
   if (!opened.ok()) return Fail(io, opened.status());
   const merge::TraceReader& trace = **opened;
   auto sizes = merge::MeasureStore(trace.file());
-  if (!sizes.ok()) return Fail(io, sizes.status());
+  if (!sizes.ok())
+    return Fail(io, Status(sizes.status()).In(trace.file().path()));
   const analysis::TraceFacts facts = trace.facts();
   uint64_t pages = 0;
   for (const merge::TableSize& t : *sizes) pages += t.page_bytes;

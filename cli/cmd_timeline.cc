@@ -275,7 +275,10 @@ int RunTimeline(const Args& args, const Io& io) {
       });
   progress.Finish();
   sigaction(SIGINT, &before, nullptr);
-  if (!timeline.ok()) return fail(timeline.status());
+  if (!timeline.ok()) {
+    fail(timeline.status());
+    return g_interrupted ? 128 + SIGINT : kFailed;
+  }
   const std::vector<std::string> missing = trace.facts().missing;
   if (Status read = trace.AllRead(); !read.ok()) return fail(read);
 

@@ -72,7 +72,8 @@ void PrintOverview(const Io& io) {
       "\n"
       "'ingero COMMAND --help' has the options and examples of a command.\n"
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 done but the data are\n"
-      "incomplete (with --strict), 4 worse than 'ingero diff --fail-on' allows.\n";
+      "incomplete (with --strict), 4 worse than 'ingero diff --fail-on' allows,\n"
+      "130 interrupted.\n";
   Write(io.out, text);
 }
 

@@ -74,7 +74,8 @@ bool ReadAvailable(int fd, std::string* to) {
 
 }  // namespace
 
-Result<Companion> Companion::Start(const std::string& dir, bool may_ask) {
+Result<Companion> Companion::Start(const std::string& dir,
+                                   uint64_t buffer_bytes, bool may_ask) {
   const std::string path = FindCompanion();
   if (path.empty())
     return Status::Error("there is no ingero-kprobe beside ingero or in PATH");
@@ -83,6 +84,8 @@ Result<Companion> Companion::Start(const std::string& dir, bool may_ask) {
   for (const char* word : {path.c_str(), "--supervised", "--quiet", "--dir",
                            dir.c_str()})
     argv.push_back(word);
+  if (buffer_bytes > 0)
+    argv.insert(argv.end(), {"--buffer", std::to_string(buffer_bytes)});
 
   INGERO_ASSIGN_OR_RETURN(Pipe in, MakePipe());
   INGERO_ASSIGN_OR_RETURN(Pipe out, MakePipe());

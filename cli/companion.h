@@ -25,9 +25,10 @@ struct CompanionCounts {
 
 class Companion {
  public:
-  // Waits until it records. `may_ask`: sudo may ask for a password on the
-  // terminal.
-  static Result<Companion> Start(const std::string& dir, bool may_ask);
+  // Waits until it records. `buffer_bytes`: per CPU; 0: as it likes. `may_ask`:
+  // sudo may ask for a password on the terminal.
+  static Result<Companion> Start(const std::string& dir, uint64_t buffer_bytes,
+                                 bool may_ask);
   Companion(Companion&&) = default;
 
   // Takes what it has said by now; never waits.

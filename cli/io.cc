@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/file_error.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 
@@ -69,25 +70,6 @@ void PrintError(const Io& io, std::string_view where,
   Write(io.err, line);
 }
 
-namespace {
-
-// What to do where writing failed.
-const char* WriteAdvice(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return "; free some space or write elsewhere";
-    case EBADF:
-      return "; standard output is closed or not for writing: open it, or "
-             "write to a file";
-    default:
-      return "; write elsewhere";
-  }
-}
-
-}  // namespace
-
 bool FinishOutput(const Io& io, std::string_view where) {
   if (std::fflush(io.out) == 0 && std::ferror(io.out) == 0) return true;
   int error = errno;
@@ -100,10 +82,7 @@ bool FinishOutput(const Io& io, std::string_view where) {
 Status WriteOutput(const std::string& path, const Io& io,
                    const std::function<Status(std::FILE*)>& write) {
   if (path == "-") return write(io.out);
-  const auto failed = [&](int error) {
-    return Status::Error("cannot write " + path + ": " + std::strerror(error) +
-                         WriteAdvice(error));
-  };
+  const auto failed = [&](int error) { return CannotWrite(path, error); };
   // A regular file is replaced as a whole, where a link leads to it; a device
   // or a pipe is written to, and stays what it is.
   struct stat st;

@@ -75,11 +75,20 @@ void ProcessWatch::LookAt(Entry* entry) {
   process.comm = stat->comm;
   process.start_ticks = stat->start_ticks;
   if (stat->state == 'Z') return;  // what was seen of it while it ran holds
+  const uint64_t program = EnvironmentAddress(process.pid);
   CudaMaps maps = ReadCudaMaps(process.pid);
-  process.hidden = !maps.any && !process.looked_at;
+  process.hidden = maps.denied && !process.looked_at;
   if (!maps.any) return;  // hidden, or it ended just now
+  uint64_t bits = 0;
+  if (!maps.shim) {
+    // What the loader of a program that has just been executed will do shows at
+    // the next look.
+    if (maps.loader && !maps.libraries) return;
+    bits = CudaProcessBits(process.pid, maps);
+    if (program == 0 || EnvironmentAddress(process.pid) != program) return;
+  }
   process.looked_at = true;
-  process.bits = maps.shim ? 0 : CudaProcessBits(process.pid, maps);
+  process.bits = bits;
   process.maps = std::move(maps);
 }
 

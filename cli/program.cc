@@ -166,4 +166,14 @@ std::string FindInPath(const std::string& name) {
   return "";
 }
 
+std::string WhyNotRun(const std::string& name, bool* there) {
+  if (!FindInPath(name).empty()) return "";
+  *there = name.find('/') != std::string::npos &&
+           access(name.c_str(), F_OK) == 0;
+  return name + (*there ? ": is no program that can be run; name an "
+                          "executable file, or the interpreter before a script"
+                        : ": there is no such program; give its path, or a "
+                          "name that is in PATH");
+}
+
 }  // namespace ingero::cli

@@ -61,6 +61,9 @@ struct DemoProgram {
 DemoProgram FindDemoProgram();
 // The file that execvp() would take for `name`, "" = none.
 std::string FindInPath(const std::string& name);
+// "NAME: why it can't be run, and what to do", "" where it can. *there: whether
+// there is such a file.
+std::string WhyNotRun(const std::string& name, bool* there);
 
 }  // namespace ingero::cli
 

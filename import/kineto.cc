@@ -14,6 +14,7 @@
 #include <optional>
 #include <streambuf>
 
+#include "base/file_error.h"
 #include "import/import.h"
 
 namespace ingero::import {
@@ -340,7 +341,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
 Result<Events> ReadKineto(const std::string& path, const Progress& progress) {
   GzBuffer buffer(path);
-  if (!buffer.opened()) return Status::Errno(path, errno);
+  if (!buffer.opened()) return CannotOpen(path, errno);
   int64_t bytes = 0;
   if (FILE* f = std::fopen(path.c_str(), "rb"); f != nullptr) {
     if (std::fseek(f, 0, SEEK_END) == 0) bytes = std::ftell(f);

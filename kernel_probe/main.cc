@@ -2,6 +2,7 @@
 // ingero-kprobe: the kernel companion.
 #include <cstdio>
 
+#include "base/text.h"
 #include "kernel_probe/check.h"
 #include "kernel_probe/options.h"
 #include "kernel_probe/recorder.h"
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
                             ? kernel_probe::Check()
                             : kernel_probe::Record(args.options);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "ingero-kprobe: %s\n", status.message().c_str());
+  std::fprintf(stderr, "ingero-kprobe: %s\n",
+               SanitizeForTerminal(status.message()).c_str());
   return 1;
 }

@@ -125,7 +125,8 @@ class Recorder {
 
  private:
   void Say(const std::string& line) const {
-    if (!options_.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+    if (!options_.quiet)
+      std::fprintf(stderr, "%s\n", SanitizeForTerminal(line).c_str());
   }
   Status Start();
   void Loop();
@@ -338,7 +339,8 @@ void Recorder::Loop() {
         std::fprintf(stderr,
                      "%singero-kprobe: %s cannot be written to and rows are "
                      "being lost; free disk space\n",
-                     live_ ? "\r\033[K" : "", output_.path.c_str());
+                     live_ ? "\r\033[K" : "",
+                     SanitizeForTerminal(output_.path).c_str());
       }
       if (live_) ShowStatus(now);
       if (metrics_) PublishFigures(now);

@@ -13,6 +13,7 @@
 #include "merge/clock_map.h"
 #include "merge/cuda_stream.h"
 #include "merge/kernel_stream.h"
+#include "merge/store_output.h"
 #include "merge/trace_reader.h"
 
 namespace ingero::merge {
@@ -365,7 +366,7 @@ Status Dump(const std::string& path, DumpFormat format,
   const Sink sink{format, filter, write};
   struct stat st;
   if (stat(path.c_str(), &st) != 0)
-    return Status::Errno("open " + path, errno);
+    return FindStoreData(path).status();  // which says why, and where to look
   if (S_ISREG(st.st_mode)) {
     uint64_t magic = 0;
     INGERO_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
@@ -375,9 +376,13 @@ Status Dump(const std::string& path, DumpFormat format,
       return DumpCuda(path, sink);
     if (got == sizeof(magic) && magic == INGERO_MAGIC_KERNEL)
       return DumpKernel(path, sink);
+    if (!IsLmdb(path))
+      return Status::Error(path +
+                           ": is neither a store nor a stream of ingero; "
+                           "`ingero list` shows where those are");
   }
   INGERO_RETURN_IF_ERROR(CheckTableName(filter.table, false));
-  const std::string data = StoreDataPath(path);
+  INGERO_ASSIGN_OR_RETURN(const std::string data, FindStoreData(path));
   INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::OpenToAsk(data));
   Status s = DumpBlocks(
       sink, reader->file().blocks(),
@@ -386,6 +391,10 @@ Status Dump(const std::string& path, DumpFormat format,
       },
       reader.get());
   return std::move(s).In(data);
+}
+
+bool IsDumpTable(const std::string& name) {
+  return CheckTableName(name, true).ok() || CheckTableName(name, false).ok();
 }
 
 Status Dump(const std::string& path, DumpFormat format, const Write& write) {

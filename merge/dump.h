@@ -32,6 +32,9 @@ Status Dump(const std::string& path, DumpFormat format,
             const DumpFilter& filter,
             const std::function<void(std::string_view)>& write);
 
+// Whether a store or a stream has a table, or a kind of record, of this name.
+bool IsDumpTable(const std::string& name);
+
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_DUMP_H_

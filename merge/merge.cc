@@ -18,7 +18,9 @@
 #include <thread>
 
 #include "analysis/attribution.h"
+#include "base/file_error.h"
 #include "base/tables.h"
+#include "base/text.h"
 #include "base/trace_dir.h"
 #include "merge/ahead.h"
 #include "merge/ahead_trace.h"
@@ -28,6 +30,7 @@
 #include "merge/recordings.h"
 #include "merge/second_folder.h"
 #include "merge/store_lock.h"
+#include "merge/store_output.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
 
@@ -378,30 +381,10 @@ Status Merger::ReadStreams() {
   return {};
 }
 
-// Of LMDB's two meta pages: magic at byte 16, after the page's header (mdb.c).
-static bool IsLmdb(const std::string& path) {
-  constexpr uint32_t kMagic = 0xBEEFC0DE;
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return false;
-  struct stat st;
-  bool found = fstat(fileno(file), &st) == 0 && st.st_size == 0;
-  for (const long page : {0L, 4096L}) {
-    uint32_t magic = 0;
-    if (std::fseek(file, page + 16, SEEK_SET) == 0 &&
-        std::fread(&magic, sizeof(magic), 1, file) == 1)
-      found = found || magic == kMagic;
-  }
-  std::fclose(file);
-  return found;
-}
-
 Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
   const std::string data = store_ + "/data.mdb";
   if (access(data.c_str(), F_OK) != 0) return std::optional<MergeSummary>();
   auto reader = TraceReader::Open(data, true);
-  if (!reader.ok() && !options_.output.empty() && !IsLmdb(data))
-    return Status::Error(data + " is no store, and is left alone; name another "
-                                "output, or remove it");
   if (!reader.ok()) {
     // Damaged or another version: the streams are still there, make it anew.
     notes_.push_back("replaced a store that could not be read: " +
@@ -788,14 +771,27 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
   for (const StoredStream& stream : reader.streams())
     if (stream.nesting_violations > 0)
       s.notes.push_back(stream.file + ": " + NestingSentence(stream));
+  // One line for all ranges of a kind that a process lost.
+  struct Lost {
+    analysis::Loss loss;
+    uint64_t count = 0;
+  };
+  std::vector<Lost> lost;
   for (const analysis::Loss& loss : reader.losses()) {
-    const std::string& name =
+    auto same = std::find_if(lost.begin(), lost.end(), [&](const Lost& l) {
+      return l.loss.process == loss.process && l.loss.id == loss.id;
+    });
+    if (same == lost.end()) same = lost.insert(lost.end(), {loss, 0});
+    same->count += loss.count;
+  }
+  for (const auto& [loss, count] : lost) {
+    const std::string name =
         loss.process == analysis::kNone
             ? std::string("kernel stream")
             : reader.processes()[loss.process].name + "/" +
                   std::to_string(reader.processes()[loss.process].pid);
-    s.notes.push_back(fmt::format("{}: {} x {}: {}", name, loss.count, loss.id,
-                                  loss.text));
+    s.notes.push_back(fmt::format("{}: {} x {}: {}", name, FormatCount(count),
+                                  loss.id, loss.text));
     if (loss.severity >= 2 && s.incomplete.empty())
       s.incomplete = s.notes.back();
   }
@@ -821,8 +817,7 @@ Result<MergeSummary> Merger::Run() {
     return Status::Error("recording " + recording_.id +
                          " has no readable stream" +
                          (missing_.empty() ? "" : ": " + missing_.front()));
-  if (mkdir(store_.c_str(), 0755) != 0 && errno != EEXIST)
-    return Status::Errno("create " + store_, errno);
+  INGERO_RETURN_IF_ERROR(MakeStoreFolder(store_, options_.output.empty()));
   // In a folder of another user, root follows no link.
   if (struct stat st; options_.output.empty() &&
                       lstat(store_.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
@@ -876,7 +871,7 @@ Result<MergeSummary> Merger::Run() {
   }
   INGERO_RETURN_IF_ERROR(writer->Finish());
   if (rename(next.c_str(), data.c_str()) != 0)
-    return Status::Errno("rename " + next, errno);
+    return CannotWrite(data, errno);
   if (auto dir = OpenFile(store_, O_RDONLY | O_DIRECTORY); dir.ok())
     (void)fsync(dir->get());
   GiveToOwner(data);

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "base/file_error.h"
 #include "base/task_stat.h"
 #include "base/trace_dir.h"
 #include "merge/kernel_stream.h"
@@ -209,8 +210,7 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
     std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
     if (open == nullptr) {
       if (problems != nullptr && errno != ENOENT)
-        problems->push_back(Status::Errno("read folder " + dir, errno)
-                                .message());
+        problems->push_back(CannotOpen("folder " + dir, errno).message());
       continue;
     }
     while (const dirent* entry = readdir(open.get())) {

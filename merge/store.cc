@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "base/file_error.h"
 #include "wire/wire.h"
 
 namespace ingero::merge {
@@ -83,8 +84,10 @@ Status LmdbError(const std::string& verb, const std::string& path, int rc) {
   if (rc == EIO && statvfs(path.c_str(), &fs) == 0 &&
       uint64_t{fs.f_bavail} * fs.f_frsize < kWriteBytes)
     rc = ENOSPC;
-  if (rc == ENOSPC) hint = "; free disk space or choose another -o";
-  if (rc == ENOMEM) hint = "; more memory or address space is needed";
+  if (rc == ENOMEM)
+    hint = "; more memory or address space is needed";
+  else if (rc > 0)
+    hint = WriteAdvice(rc);
   return Status::Error(verb + " " + path + ": " + mdb_strerror(rc) + hint);
 }
 
@@ -159,7 +162,7 @@ StoreWriter::~StoreWriter() {
 Result<std::unique_ptr<StoreWriter>> StoreWriter::Create(
     const std::string& path) {
   if (unlink(path.c_str()) != 0 && errno != ENOENT)
-    return Status::Errno("replace " + path, errno);
+    return CannotWrite(path, errno);
   std::unique_ptr<StoreWriter> writer(new StoreWriter(path));
   Env& e = *writer->env_;
   int rc = mdb_env_create(&e.env);
@@ -288,13 +291,18 @@ Result<std::unique_ptr<StoreFile>> StoreFile::Open(
 Result<std::string> FindStoreData(const std::string& path) {
   struct stat st;
   if (stat(path.c_str(), &st) != 0)
-    return Status::Error(Status::Errno("open store " + path, errno).message() +
-                         "; `ingero list` shows those there are");
+    return errno == ENOENT || errno == ENOTDIR
+               ? Status::Error(
+                     Status::Errno("open store " + path, errno).message() +
+                     "; `ingero list` shows those there are")
+               : CannotOpen("store " + path, errno);
   const std::string data = StoreDataPath(path);
   if (S_ISDIR(st.st_mode) && access(data.c_str(), F_OK) != 0)
-    return Status::Error(path +
-                         ": not a store: no data.mdb in this folder; `ingero "
-                         "list` shows the stores there are");
+    return errno == ENOENT
+               ? Status::Error(path +
+                               ": not a store: no data.mdb in this folder; "
+                               "`ingero list` shows the stores there are")
+               : CannotOpen(data, errno);
   return data;
 }
 

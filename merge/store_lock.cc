@@ -5,12 +5,15 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "base/file_error.h"
+
 namespace ingero::merge {
 
 Result<StoreLock> StoreLock::Take(const std::string& store,
                                    bool wait) {
   const std::string path = store + "/merge.lock";
-  INGERO_ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDWR | O_CREAT, 0644));
+  Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return CannotWrite(path, errno);
   while (flock(fd.get(), LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return Status::Errno("lock " + path, errno);

@@ -13,10 +13,12 @@
 #include <set>
 #include <utility>
 
+#include "base/file_error.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "merge/block_joiner.h"
 #include "merge/store_lock.h"
+#include "merge/store_output.h"
 #include "wire/wire.h"
 
 namespace ingero::merge {
@@ -178,14 +180,14 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
                                               : old_data.substr(0, slash);
   while (result_.path.size() > 1 && result_.path.back() == '/')
     result_.path.pop_back();
+  if (!in_place) INGERO_RETURN_IF_ERROR(CheckStoreOutput(result_.path));
   result_.bytes_before = result_.bytes_after = reader->file().size();
   result_.blocks_before = result_.blocks_after = reader->file().blocks().size();
   result_.span_before = result_.span = reader->span();
   INGERO_RETURN_IF_ERROR(Begin(*reader));
   if (Useless(*reader)) return result_;
 
-  if (!in_place && mkdir(result_.path.c_str(), 0755) != 0 && errno != EEXIST)
-    return Status::Errno("create " + result_.path, errno);
+  if (!in_place) INGERO_RETURN_IF_ERROR(MakeStoreFolder(result_.path));
   const std::string data = in_place ? old_data : result_.path + "/data.mdb";
   INGERO_ASSIGN_OR_RETURN(const StoreLock lock, StoreLock::Take(result_.path, false));
   struct stat before, now;
@@ -217,7 +219,7 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
                     lchown(next.c_str(), before.st_uid, before.st_gid) != 0))) {
   }
   if (rename(next.c_str(), data.c_str()) != 0)
-    return Status::Errno("rename " + next, errno);
+    return CannotWrite(data, errno);
   if (auto dir = OpenFile(result_.path, O_RDONLY | O_DIRECTORY); dir.ok())
     (void)fsync(dir->get());
   INGERO_ASSIGN_OR_RETURN(const auto written, StoreFile::Open(data));

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace ingero::merge {
 namespace {
 
@@ -27,9 +31,23 @@ std::string FileName(const std::string& path) {
 
 void DamageLines::Add(const std::string& path, uint64_t offset,
                       uint64_t bytes) {
-  Add(path, fmt::format("{} bytes at offset {} are damaged and were left out, "
-                        "the rest was read",
-                        bytes, offset));
+  const bool first = places_++ == 0;
+  first_place_ = first ? offset : std::min(first_place_, offset);
+  place_bytes_ += bytes;
+  if (first) {
+    place_line_ = lines_.size();
+    lines_.emplace_back();
+  }
+  lines_[place_line_] =
+      FileName(path) + ": " +
+      (places_ == 1
+           ? fmt::format("{} bytes at offset {} are damaged and were left out",
+                         FormatCount(bytes), offset)
+           : fmt::format("{} bytes in {} places are damaged and were left out "
+                         "(the first at offset {})",
+                         FormatCount(place_bytes_), FormatCount(places_),
+                         first_place_)) +
+      ", the rest was read" + kCopyAgain;
 }
 
 void DamageLines::Add(const std::string& path, const std::string& what) {

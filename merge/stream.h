@@ -45,8 +45,7 @@ Result<OpenStream> OpenStreamFile(const std::string& path);
 
 std::string FileName(const std::string& path);
 
-// What of a file is damaged, for a person: where, how much, what to do. The
-// first few places.
+// What of a file is damaged, for a person: where, how much, what to do.
 class DamageLines {
  public:
   void Add(const std::string& path, uint64_t offset, uint64_t bytes);
@@ -55,6 +54,9 @@ class DamageLines {
 
  private:
   std::vector<std::string> lines_;
+  // The places, which are one line.
+  size_t place_line_ = 0;
+  uint64_t places_ = 0, place_bytes_ = 0, first_place_ = 0;
 };
 
 // Data that is missing or damaged, before it has a place in the store.

@@ -343,6 +343,53 @@ int Database::OnProgress(void* self) {
          !d->running_->progress(d->scanned_);
 }
 
+Status Database::LastError() const {
+  // It repeats what it did not understand, whatever its length.
+  const std::string text = SanitizeForTerminal(sqlite3_errmsg(db_), 300);
+  switch (sqlite3_errcode(db_)) {
+    case SQLITE_AUTH:
+      return Status::Error("only SELECT can be asked: a store is never changed (" +
+                           text + ")");
+    case SQLITE_NOMEM:
+      return Status::Error(fmt::format(
+          "the answer needs more than {} MiB of memory; ask for less, or group",
+          kHeapBytes >> 20));
+    default:
+      return Status::Error(text);
+  }
+}
+
+Status Database::Prepare(std::string_view sql, sqlite3_stmt** statement) {
+  *statement = nullptr;
+  const char* rest = nullptr;
+  if (sqlite3_prepare_v2(db_, sql.data(), static_cast<int>(sql.size()),
+                         statement, &rest) != SQLITE_OK)
+    return LastError();
+  if (*statement == nullptr)
+    return Status::Error("no statement; ask for example "
+                         "\"SELECT * FROM operations\"");
+  // What follows may be blanks, semicolons or a comment, not a statement.
+  sqlite3_stmt* second = nullptr;
+  Status status;
+  if (sqlite3_prepare_v2(db_, rest, static_cast<int>(sql.end() - rest),
+                         &second, nullptr) != SQLITE_OK)
+    status = LastError();
+  else if (second != nullptr)
+    status = Status::Error("more than one statement; ask one at a time");
+  else if (sqlite3_column_count(*statement) == 0)
+    status = Status::Error("only SELECT can be asked: this answers nothing");
+  sqlite3_finalize(second);
+  if (!status.ok()) sqlite3_finalize(*statement);
+  return status;
+}
+
+Status Database::Check(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  INGERO_RETURN_IF_ERROR(Prepare(sql, &statement));
+  sqlite3_finalize(statement);
+  return {};
+}
+
 Status Database::Run(std::string_view sql, const Handler& handler) {
   // What was said of an earlier one is over when this returns.
   struct Running {
@@ -356,42 +403,13 @@ Status Database::Run(std::string_view sql, const Handler& handler) {
   scanned_ = 0;
   given_up_ = false;
   sqlite3_stmt* statement = nullptr;
-  const char* rest = nullptr;
+  INGERO_RETURN_IF_ERROR(Prepare(sql, &statement));
   const auto error = [&] {
-    const int code = sqlite3_errcode(db_);
-    // It repeats what it did not understand, whatever its length.
-    std::string text = SanitizeForTerminal(sqlite3_errmsg(db_), 300);
-    if (code == SQLITE_AUTH)
-      text = "only SELECT can be asked: a store is never changed (" + text +
-             ")";
-    if (code == SQLITE_NOMEM)
-      text = fmt::format(
-          "the answer needs more than {} MiB of memory; ask for less, or group",
-          kHeapBytes >> 20);
+    Status status = LastError();
     sqlite3_finalize(statement);
-    return Status::Error(text);
+    return status;
   };
-  if (sqlite3_prepare_v2(db_, sql.data(), static_cast<int>(sql.size()),
-                         &statement, &rest) != SQLITE_OK)
-    return error();
-  if (statement == nullptr)
-    return Status::Error("no statement; ask for example "
-                         "\"SELECT * FROM operations\"");
-  // What follows may be blanks, semicolons or a comment, not a statement.
-  sqlite3_stmt* second = nullptr;
-  if (sqlite3_prepare_v2(db_, rest, static_cast<int>(sql.end() - rest),
-                         &second, nullptr) != SQLITE_OK)
-    return error();
-  if (second != nullptr) {
-    sqlite3_finalize(second);
-    sqlite3_finalize(statement);
-    return Status::Error("more than one statement; ask one at a time");
-  }
   const int columns = sqlite3_column_count(statement);
-  if (columns == 0) {
-    sqlite3_finalize(statement);
-    return Status::Error("only SELECT can be asked: this answers nothing");
-  }
   std::vector<std::string> names;
   for (int i = 0; i < columns; ++i) {
     // Objects have one value by a name: a second "pid" is "pid:1".

@@ -22,6 +22,7 @@
 #include "query/table.h"
 
 struct sqlite3;
+struct sqlite3_stmt;
 
 namespace ingero::merge {
 class TraceReader;
@@ -54,6 +55,9 @@ class Database {
     // give up, as Interrupt().
     std::function<bool(uint64_t scanned)> progress;
   };
+  // Whether it is one statement that can be asked, as Run() has it; what is
+  // wrong with it is so of any store.
+  Status Check(std::string_view sql);
   // One statement. Errors: what SQLite says of it; "interrupted".
   Status Run(std::string_view sql, const Handler& handler);
   void Interrupt() { interrupted_ = true; }
@@ -67,6 +71,9 @@ class Database {
  private:
   Database() = default;
   static int OnProgress(void* self);
+  // *statement: to be finalized, where this is ok.
+  Status Prepare(std::string_view sql, sqlite3_stmt** statement);
+  Status LastError() const;
 
   sqlite3* db_ = nullptr;
   std::vector<Table> tables_;

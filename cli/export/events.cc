@@ -397,10 +397,11 @@ class Folder : public analysis::TimeSink {
     thread(cell.culprit, "CPU held by ");
     times_[stack] += time;
   }
-  void Write(std::FILE* out) const {
+  std::string Text() const {
+    std::string text;
     for (const auto& [stack, time] : times_)
-      if (time > Ns{0})
-        std::fputs(fmt::format("{} {}\n", stack, time.value).c_str(), out);
+      if (time > Ns{0}) text += fmt::format("{} {}\n", stack, time.value);
+    return text;
   }
 
  private:
@@ -483,9 +484,9 @@ case number:                                   \
   }
 }
 
-void ExportFolded(const merge::TraceReader& trace,
-                  const analysis::ReportOptions& options, Interval window,
-                  std::FILE* out) {
+std::string ExportFolded(const merge::TraceReader& trace,
+                         const analysis::ReportOptions& options,
+                         Interval window) {
   Folder folder(trace);
   analysis::ReportOptions asked = options;
   asked.sink = &folder;
@@ -499,7 +500,7 @@ void ExportFolded(const merge::TraceReader& trace,
         [&](const analysis::Account& a) { return a.process == cell.process; });
     if (judged) folder.Add(cell, "unexplained", cell.time);
   }
-  folder.Write(out);
+  return folder.Text();
 }
 
 }  // namespace ingero::cli

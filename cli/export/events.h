@@ -37,9 +37,9 @@ std::unique_ptr<EventSink> MakeChromeSink(std::FILE* out);
 // The starved time as folded stacks, "a;b;c NS" a line, for flamegraph.pl,
 // speedscope and kin: whose GPU; cause; thread; its state and why; who had the
 // CPU. Sums to what `ingero query` has in `path`.
-void ExportFolded(const merge::TraceReader& trace,
-                  const analysis::ReportOptions& options, Interval window,
-                  std::FILE* out);
+std::string ExportFolded(const merge::TraceReader& trace,
+                         const analysis::ReportOptions& options,
+                         Interval window);
 
 }  // namespace ingero::cli
 

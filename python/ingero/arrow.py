@@ -289,6 +289,7 @@ def main(args=None):
     parser.add_argument("--format", default="parquet", choices=FORMATS)
     parser.add_argument("--output", required=True)
     parser.add_argument("--tables", default="")
+    parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(args)
 
     def progress(name, rows):
@@ -304,13 +305,14 @@ def main(args=None):
         return 1
     except KeyboardInterrupt:
         print("ingero export: interrupted", file=sys.stderr)
-        return 1
+        return 130
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    for name, rows in written.items():
-        if rows:
-            print(f"{name:<20} {rows:>14,} rows")
-    print(f"written to {options.output}")
+    if not options.quiet:
+        tables = [rows for rows in written.values() if rows]
+        print(f"ingero export: wrote {options.output} ({len(tables)} "
+              f"table{'s' if len(tables) != 1 else ''}, {sum(tables):,} rows)",
+              file=sys.stderr)
     return 0
 
 

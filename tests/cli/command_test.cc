@@ -3,6 +3,7 @@
 #include "cli/command.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -212,7 +213,13 @@ TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
 
 TEST_F(CommandTest, NothingToWorkOnIsOneLineAndStatusOne) {
   for (const Args& args :
-       {Args{"merge"}, Args{"merge", "--dir", dir_},
+       {Args{"merge"}, Args{"merge", "--dir", dir_}, Args{"list"},
+        Args{"list", "--dir", dir_}, Args{"stats"}, Args{"report", "-o", "-"},
+        Args{"query", "SELECT 1"}, Args{"timeline", "--pid", "1"},
+        Args{"export", "--format", "csv", "-o", dir_ + "/csv"},
+        Args{"export", "--format", "folded", "-o", "-"},
+        Args{"store", "info"}, Args{"store", "check"},
+        Args{"overhead", "--", "/does/not/exist"}, Args{"dump", dir_},
         Args{"merge", "--dir", "/does/not/exist"},
         Args{"list", "--dir", dir_, "--dir", "/does/not/exist"},
         Args{"merge", "--dir", "/dev/null"}, Args{"explain"},
@@ -337,11 +344,6 @@ TEST_F(CommandTest, MergeOfNothingSaysHowToRecord) {
   EXPECT_NE(o.err.find("LD_PRELOAD=libingero_cuda.so"), std::string::npos);
 }
 
-TEST_F(CommandTest, AnEmptyListIsNoFailure) {
-  Outcome o = RunIt({"list"});
-  EXPECT_EQ(o.status, kDone);
-  ExpectOneLine(o, {"list"});
-}
 
 // What is typed may come from a script that pastes what a program named.
 TEST_F(CommandTest, ErrorsDoNotRepeatControlCharacters) {
@@ -353,6 +355,143 @@ TEST_F(CommandTest, ErrorsDoNotRepeatControlCharacters) {
     EXPECT_NE(o.status, kDone);
     EXPECT_EQ(o.err.find('\x1b'), std::string::npos);
     EXPECT_LT(o.err.size(), 5'000u);
+  }
+}
+
+// What would be wrong with any store is wrong usage; it takes one to find out.
+TEST_F(CommandTest, WrongQuestionsAreWrongUsage) {
+  const std::string store = StoreOfSteps(dir_ + "/a", 500'000);
+  for (const Args& args :
+       {Args{"query", "--db", store, "SELEC 1"},
+        Args{"query", "--db", store, "SELECT nope FROM calls"},
+        Args{"query", "--db", store, "DELETE FROM calls"},
+        Args{"query", "--db", store, "SELECT 1; SELECT 2"},
+        Args{"query", "--db", store, "--schema", "nope"},
+        Args{"export", "--db", store, "--format", "csv", "--tables", "nope",
+             "-o", dir_ + "/csv"},
+        Args{"export", "--db", store, "--tables", "calls,nope", "-o",
+             dir_ + "/lake"},
+        Args{"dump", store, "--table", "nope"}}) {
+    const Outcome o = RunIt(args);
+    ExpectOneLine(o, args);
+    EXPECT_EQ(o.status, kUsage) << o.err;
+  }
+  // What SQL finds out only from the rows is none.
+  const Outcome o =
+      RunIt({"query", "--db", store, "SELECT abs(-9223372036854775808)"});
+  EXPECT_EQ(o.status, kFailed) << o.err;
+}
+
+TEST_F(CommandTest, WhatMayNotBeReadIsNotCalledMissing) {
+  const std::string locked = dir_ + "/locked", store = locked + "/x.store";
+  std::filesystem::create_directories(store);
+  std::filesystem::permissions(dir_, std::filesystem::perms::all);
+  std::filesystem::permissions(locked, std::filesystem::perms::none);
+  constexpr uid_t kNobody = 65534;
+  const uid_t before = geteuid();
+  ASSERT_EQ(before == 0 ? seteuid(kNobody) : 0, 0);
+  for (const Args& args :
+       {Args{"explain", "--db", store}, Args{"stats", "--db", store},
+        Args{"query", "--db", store, "SELECT 1"}, Args{"dump", store},
+        Args{"report", "--db", store, "-o", "-"},
+        Args{"timeline", "--db", store, "--pid", "1"},
+        Args{"store", "info", store}, Args{"store", "check", store},
+        Args{"diff", store, store}, Args{"merge", "--dir", locked},
+        Args{"list", "--dir", locked}}) {
+    const Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kFailed) << args[0];
+    ExpectOneLine(o, args);
+    EXPECT_NE(o.err.find("Permission denied"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("or with sudo"), std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find("ingero list`"), std::string::npos) << o.err;
+  }
+  ASSERT_EQ(before == 0 ? seteuid(before) : 0, 0);
+  std::filesystem::permissions(locked, std::filesystem::perms::owner_all);
+}
+
+// Every command that writes a file or a folder: one line with the path, why not
+// and what to do, and nothing is left behind or changed.
+TEST_F(CommandTest, WhatCannotBeWrittenIsSaidWithWhatToDo) {
+  const std::string store = StoreOfSteps(dir_ + "/a", 500'000);
+  const std::string file = dir_ + "/notes.txt", foreign = dir_ + "/foreign";
+  std::ofstream(file) << "mine\n";
+  std::filesystem::create_directory(foreign);
+  std::ofstream(foreign + "/data.mdb") << "mine\n";
+  std::ofstream(foreign + "/calls.csv") << "my,own,table\n";
+  std::filesystem::create_directory(dir_ + "/other");
+  std::ofstream(dir_ + "/other/calls.csv") << "my,own,table\n";
+  const Args to_file[] = {
+      {"report", "--db", store, "-o"},
+      {"export", "--db", store, "--format", "folded", "-o"},
+      {"export", "--db", store, "--format", "chrome", "-o"},
+      {"export", "--db", store, "--format", "perfetto", "-o"}};
+  const Args to_store[] = {{"merge", "--dir", dir_ + "/a", "-o"},
+                           {"import", file, "-o"},
+                           {"store", "compact", store, "-o"},
+                           {"store", "prune", store, "--keep", "1ms", "-o"}};
+  const Args to_csv = {"export", "--db", store, "--format", "csv", "-o"};
+  struct Case {
+    Args args;
+    std::string output, says;
+  };
+  std::vector<Case> cases;
+  const auto both = [&](const Args& args) {
+    cases.push_back({args, dir_ + "/no/x", "make its folder first"});
+    cases.push_back({args, file + "/x", "is a file, not a folder"});
+  };
+  for (const Args& args : to_file) {
+    both(args);
+    cases.push_back({args, dir_, "name a file in it"});
+  }
+  for (const Args& args : to_store) {
+    both(args);
+    cases.push_back({args, file, "name another output"});
+    cases.push_back({args, foreign, "name another output"});
+  }
+  both(to_csv);
+  cases.push_back({to_csv, file, "is a file, not a folder"});
+  cases.push_back({to_csv, foreign, "name a new folder"});
+  cases.push_back({to_csv, dir_ + "/other", "name a new folder"});
+  for (const Case& c : cases) {
+    Args args = c.args;
+    args.push_back(c.output);
+    const Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kFailed) << args[0] << " " << c.output;
+    ExpectOneLine(o, args);
+    EXPECT_NE(o.err.find(c.output), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find(c.says), std::string::npos) << args[0] << o.err;
+  }
+  const auto text = [](const std::string& path) {
+    std::stringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  };
+  EXPECT_EQ(text(file), "mine\n");
+  EXPECT_EQ(text(foreign + "/data.mdb"), "mine\n");
+  EXPECT_EQ(text(foreign + "/calls.csv"), "my,own,table\n");
+  EXPECT_EQ(text(dir_ + "/other/calls.csv"), "my,own,table\n");
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/no"));
+}
+
+// A file that was written is named on stderr, unless that is not wanted.
+TEST_F(CommandTest, WhatWasWrittenIsSaidOnce) {
+  const std::string store = StoreOfSteps(dir_ + "/a", 500'000);
+  for (const Args& args :
+       {Args{"report", "--db", store, "-o", dir_ + "/r.html"},
+        Args{"export", "--db", store, "--format", "folded", "-o", dir_ + "/f"},
+        Args{"export", "--db", store, "--format", "chrome", "-o", dir_ + "/c"},
+        Args{"export", "--db", store, "--format", "csv", "-o", dir_ + "/t"},
+        // Again into the same folder: it holds nothing but that.
+        Args{"export", "--db", store, "--format", "csv", "--tables", "calls",
+             "-o", dir_ + "/t"}}) {
+    const Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kDone) << o.err;
+    ExpectOneLine(o, args);
+    EXPECT_NE(o.err.find("wrote " + args.back() + " ("), std::string::npos)
+        << o.err;
+    Args quiet = args;
+    quiet.push_back("--quiet");
+    EXPECT_EQ(RunIt(quiet).err, "");
   }
 }
 

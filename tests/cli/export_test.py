@@ -211,7 +211,7 @@ class ExportTest(unittest.TestCase):
                 (("--db", OPTIONS.store, "-o", out, "--format", "xml"), 2,
                  "parquet"),
                 (("--db", "/nowhere", "-o", out), 1, "/nowhere"),
-                (("--db", OPTIONS.store, "-o", out, "--tables", "x"), 1,
+                (("--db", OPTIONS.store, "-o", out, "--tables", "x"), 2,
                  "switches"),
                 (("--db", OPTIONS.store, "-o", "/proc/x"), 1, "/proc/x")):
             done = run("export", *args, status=status)

@@ -55,14 +55,20 @@ class HttpTest(unittest.TestCase):
         connection.close()
         return response.status, response.headers, data
 
-    def initialize(self, **headers):
+    def initialize(self, version="2025-06-18", answered=None, **headers):
         status, answer, data = self.request(
             {"jsonrpc": "2.0", "id": 1, "method": "initialize",
-             "params": {"protocolVersion": "2025-06-18"}}, **headers)
+             "params": {"protocolVersion": version}}, **headers)
         self.assertEqual(status, 200, data)
         self.assertEqual(json.loads(data)["result"]["protocolVersion"],
-                         "2025-06-18")
+                         answered or version)
         return answer["Mcp-Session-Id"]
+
+    def test_versions(self):
+        self.serve()
+        for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
+            self.initialize(version)
+        self.initialize("9999-01-01", answered="2025-11-25")
 
     def test_a_session(self):
         self.serve()

@@ -84,6 +84,25 @@ async def over_http(options):
         assert server.wait(30) == 0
 
 
+async def every_version(options, transport):
+    """As clients of each age that the SDK knows."""
+    import mcp.types
+    from mcp import ClientSession
+    from mcp.shared.version import SUPPORTED_PROTOCOL_VERSIONS
+    newest = mcp.types.LATEST_PROTOCOL_VERSION
+    for version in SUPPORTED_PROTOCOL_VERSIONS:
+        mcp.types.LATEST_PROTOCOL_VERSION = version
+        async with transport(options) as (read, write):
+            async with ClientSession(read, write) as session:
+                info = await session.initialize()
+                assert info.protocolVersion == version, (info, version)
+                result = await session.call_tool("run_sql",
+                                                 {"sql": "SELECT 1 AS x"})
+                assert not result.isError, (version, result)
+    mcp.types.LATEST_PROTOCOL_VERSION = newest
+    print(f"ok: {', '.join(SUPPORTED_PROTOCOL_VERSIONS)}")
+
+
 async def investigate(options, transport):
     from mcp import ClientSession
     async with transport(options) as (read, write):
@@ -98,6 +117,8 @@ async def investigate(options, transport):
                 result = await session.call_tool(name, arguments)
                 assert not result.isError, (name, result)
                 assert result.structuredContent, name
+            for name in tools:
+                assert (await session.call_tool(name, {"no_such": 1})).isError
             result = await session.call_tool("run_sql", {"sql": "SELECT nope"})
             assert result.isError
             for resource in (await session.list_resources()).resources:
@@ -206,9 +227,9 @@ def main():
     if why:
         print("SKIP: no MCP SDK: " + why)
         return 77
-    asyncio.run(investigate(options, over_stdio))
-    if options.http:
-        asyncio.run(investigate(options, over_http))
+    for transport in [over_stdio] + [over_http] * options.http:
+        asyncio.run(every_version(options, transport))
+        asyncio.run(investigate(options, transport))
     if options.resample:
         with tempfile.TemporaryDirectory(prefix="ingero-mcp-") as folder:
             options.store = make_big_store(options, folder)

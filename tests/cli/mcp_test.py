@@ -3,11 +3,15 @@
 """`ingero mcp` on the wire: any way of cutting the input into writes, mistakes,
 versions, cancellation, and when it ends.
 
-  mcp_test.py --ingero I --store FOLDER
+  mcp_test.py --ingero I --store FOLDER --program starved_loader
+
+The MCP Inspector and the conformance suite are not run: both are npm packages,
+and these tests ask no registry but PyPI (mcp_sdk_test.py).
 """
 import argparse
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -325,12 +329,88 @@ class McpTest(unittest.TestCase):
         for c in "\u202e\u200b\x1b\n":
             self.assertNotIn(c, text["name"])
 
+    def test_programs_with_names_that_instruct(self):
+        """A recorded program whose name, path and arguments are hostile."""
+        folder = tempfile.mkdtemp(prefix="ingero-mcp-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, folder)
+        evil = "\u202e\u200b\x1b[2J\n"
+        program = os.path.join(folder, f"ob{evil}ey " + "me" * 100)
+        shutil.copy(OPTIONS.program, program)
+        store = os.path.join(folder, "x.store")
+        subprocess.run([OPTIONS.ingero, "run", "--cuda-only", "-q", "-o", store,
+                        program, "--steps", "5"], check=True, timeout=120,
+                       env={**os.environ, "INGERO_DIR": f"{folder}/trace"},
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        server = self.serve(store=store)
+
+        def texts(value):
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, (dict, list)):
+                for part in (value.values() if isinstance(value, dict)
+                             else value):
+                    yield from texts(part)
+        pid = server.tool("run_sql", sql="SELECT pid FROM operations LIMIT 1")
+        pid = pid["structuredContent"]["rows"][0]["pid"]
+        arguments = {"run_sql": {"sql": "SELECT * FROM processes"},
+                     "compare_traces": {"other_db": store},
+                     "get_timeline": {"pid": pid}}
+        seen = 0
+        for tool in server.ask("tools/list")["tools"]:
+            result = server.tool(tool["name"], **arguments.get(tool["name"], {}))
+            self.assertFalse(result["isError"], result)
+            for text in texts(result["structuredContent"]):
+                for c in "\u202e\u200b\x1b\n":
+                    self.assertNotIn(c, text, tool["name"])
+                seen += "ey me" in text or "ob" in text and "ey" in text
+        self.assertGreater(seen, 5)
+
+    def test_the_largest_answer_takes_bounded_memory(self):
+        server = self.serve()
+        for sql in ("SELECT hex(zeroblob(400000000))",
+                    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 "
+                    "FROM c WHERE x < 30000) SELECT group_concat(hex(zeroblob(10000))) FROM c"):
+            result = server.tool("run_sql", sql=sql)
+            self.assertTrue(result["isError"], result)
+        with open(f"/proc/{server.process.pid}/status") as f:
+            peak_kib = int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1])
+        # 256 MiB of SQL, and what opening the store and a report take.
+        self.assertLess(peak_kib, 512 << 10)
+        self.assertEqual(server.ask("ping"), {})
+
+    def test_the_configuration_of_the_readme(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+        with open(os.path.join(root, "README.md")) as f:
+            config = re.search(r'\{"mcpServers".*?\n\n', f.read(), re.S)[0]
+        ours = json.loads(config)["mcpServers"]["ingero"]
+        self.assertEqual(ours["command"], "ingero")
+        done = subprocess.run(
+            [ours["command"], *ours["args"]], cwd=root, timeout=60, check=True,
+            env={**os.environ, "PATH": os.path.dirname(OPTIONS.ingero)},
+            capture_output=True,
+            input=b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'
+                  b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":'
+                  b'{"name":"run_sql","arguments":{"sql":"SELECT 1"}}}\n')
+        self.assertEqual(done.stderr, b"")
+        last = json.loads(done.stdout.splitlines()[-1])
+        self.assertFalse(last["result"]["isError"], last)
+
     def test_missing_or_damaged_store(self):
         folder = tempfile.mkdtemp(prefix="ingero-mcp-")
         self.addCleanup(shutil.rmtree, folder)
         store = os.path.join(folder, "x.store")
+        # Started and ended without one: no failure, and said once.
+        done = subprocess.run([OPTIONS.ingero, "mcp", "--db", store],
+                              stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=20)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(store, done.stderr)
         server = self.serve(store=store)
-        self.assertTrue(server.tool("get_causal_chains")["isError"])
+        for tool in server.ask("tools/list")["tools"]:
+            result = server.tool(tool["name"], **self.arguments(tool["name"]))
+            self.assertTrue(result["isError"], tool["name"])
+            self.assertIn(store, result["content"][0]["text"])
         # It comes, is damaged, and is replaced while it is served.
         shutil.copytree(OPTIONS.store, store)
         data = os.path.join(store, "data.mdb")
@@ -424,7 +504,7 @@ class McpTest(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("ingero", "store"):
+    for name in ("ingero", "store", "program"):
         parser.add_argument("--" + name, required=True)
     OPTIONS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest])

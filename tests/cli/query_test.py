@@ -79,8 +79,8 @@ class QueryTest(unittest.TestCase):
     def test_mistakes(self):
         self.query(status=2)
         self.query("--format", "xml", "SELECT 1", status=2)
-        self.query("SELECT nope FROM calls", status=1)
-        self.query("DELETE FROM calls", status=1)
+        self.query("SELECT nope FROM calls", status=2)
+        self.query("DELETE FROM calls", status=2)
         done = subprocess.run([OPTIONS.ingero, "query", "--db", "/none",
                                "SELECT 1"], text=True, capture_output=True)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
@@ -104,7 +104,7 @@ class QueryTest(unittest.TestCase):
         asking.send_signal(signal.SIGINT)
         out, err = asking.communicate(timeout=30)
         self.assertEqual((asking.returncode, out, err),
-                         (1, "", "ingero query: interrupted\n"))
+                         (130, "", "ingero query: interrupted\n"))
 
     def test_output_that_goes_nowhere(self):
         with open("/dev/full", "w") as full:

@@ -38,7 +38,9 @@ class ReportCase(unittest.TestCase):
         cls.folder = tempfile.mkdtemp(prefix="ingero-report-")
         cls.path = os.path.join(cls.folder, "report.html")
         done = ingero("report", "--db", OPTIONS.store, "-o", cls.path)
-        assert (done.stdout, done.stderr) == ("", ""), done
+        assert done.stdout == "", done
+        assert re.fullmatch(rf"ingero report: wrote {re.escape(cls.path)} "
+                            r"\([\d.]+ MiB\)\n", done.stderr), done
         with open(cls.path, encoding="utf-8") as f:
             cls.page = f.read()
         cls.text = re.search(r'<script id="data" type="application/json">(.*?)'

@@ -127,13 +127,27 @@ class RunTest(RunCase):
 
     def test_what_cannot_be_run_is_told_before_anything_starts(self):
         for status, name, says in (
-                (127, "no_such_program", "there is no such program"),
-                (127, "./no/such", "there is no such program"),
-                (126, "/etc/passwd", "is no program that can be run"),
-                (126, "/tmp", "is no program that can be run")):
+                (127, "no_such_program", "there is no such program; give its "),
+                (127, "./no/such", "there is no such program; give its "),
+                (126, "/etc/passwd", "is no program that can be run; name an "),
+                (126, "/tmp", "is no program that can be run; name an ")):
             done = self.run_it(name, status=status)
-            self.assertEqual(done.stderr, f"ingero run: {name}: {says}\n")
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(f"ingero run: {name}: {says}", done.stderr)
         self.assertFalse(os.path.exists(self.trace))
+        # The store cannot be written where it is to be: before, not after.
+        mine = os.path.join(self.dir, "mine")
+        with open(mine, "w") as f:
+            f.write("not a store\n")
+        for output, says in ((f"{self.dir}/no/x.store", "make its folder"),
+                             (mine, "is no store"),
+                             (f"{mine}/x.store", "a part of this path")):
+            done = self.run_it("-o", output, "touch", f"{self.dir}/it_ran",
+                               status=1)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(output, done.stderr)
+            self.assertIn(says, done.stderr)
+        self.assertFalse(os.path.exists(f"{self.dir}/it_ran"))
         # It has the right to run, and is no program.
         broken = os.path.join(self.dir, "broken")
         with open(broken, "w") as f:
@@ -147,6 +161,7 @@ class RunTest(RunCase):
                            (["--cuda-only", "--"], "say what to run"),
                            ([""], "say what to run"),
                            (["--cuda-olny", "true"], "--cuda-only"),
+                           (["--buffer", "much", "true"], "--buffer"),
                            (["--dir"], "--dir needs a value")):
             done = self.ingero("run", *args, status=2)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -177,6 +192,16 @@ class RunTest(RunCase):
                                r".so was not in its environment")
         self.assertRegex(text, r"no call [^:]*\bsh/\d+[^:]*: with the shim, "
                                r"but made no CUDA call")
+
+    def test_what_is_seen_at_its_very_start_is_not_misjudged(self):
+        """Just forked, just executed, just ended: none lacks the shim."""
+        done = self.run_it("sh", "-c",
+                           f"{OPTIONS.program} --steps 10; i=0; "
+                           "while [ $i -lt 300 ]; do (:); /bin/true; "
+                           "i=$((i + 1)); done")
+        text = self.words(done.stderr)
+        self.assertRegex(text, r"recorded starved_loader/\d+ \(")
+        self.assertNotIn("not seen", text)
 
     def test_children_that_live_on_are_named(self):
         done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
@@ -253,6 +278,20 @@ class RunTest(RunCase):
         self.assertEqual(os.waitstatus_to_exitcode(status), 5, text)
         self.assertEqual(text.count("got 2"), 1, text)
         self.assertIn("Verdict", text)
+
+    def test_a_merge_that_fails_says_where_the_streams_are(self):
+        store = os.path.join(self.dir, "gone", "x.store")
+        os.mkdir(os.path.dirname(store))
+        done = self.run_it("-o", store, "sh", "-c",
+                           f"{OPTIONS.program} --steps 10; "
+                           f"rmdir {os.path.dirname(store)}")
+        said = done.stderr.splitlines()[-1]
+        self.assertIn("what was recorded is kept", said)
+        os.mkdir(os.path.dirname(store))
+        # The command that it names does it.
+        words = said.split("ingero merge ")[1].split()
+        self.ingero("merge", *words)
+        self.assertTrue(self.report("--db", store)["processes"])
 
     def test_without_a_shim_beside_it(self):
         alone = shutil.copy(OPTIONS.ingero, self.dir)
@@ -425,6 +464,21 @@ class CompanionTest(RunCase):
             p.communicate(timeout=120)
             # Told while it was still starting, the companion ends by itself.
             self.wait_for_no_companion()
+
+    def test_the_companions_reason_is_told_whole(self):
+        folder = os.path.join(self.dir, "a\nb")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "ingero-kprobe.lock"), "w") as lock:
+            # Shared: who asks whether somebody records here finds nobody.
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            done = self.ingero("run", "--dir", folder, "true")
+        first = done.stderr.splitlines()[0]
+        self.assertIn("only CUDA calls are recorded", first)
+        self.assertRegex(first, "another ingero-kprobe already records into "
+                         r".*/a b; end it first")
+        # What it advises where it loses events can be given here, too.
+        done = self.ingero("run", "--buffer", "3G", "true")
+        self.assertIn("3 GiB per CPU is too much", done.stderr.splitlines()[0])
 
     def test_trace_usage(self):
         for args, status, says in ((["--duration", "60"], 2, "60s"),

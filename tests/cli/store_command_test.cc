@@ -526,6 +526,9 @@ class EveryReader : public ::testing::Test {
                                  "sum(wait_ns), sum(prev_pages) FROM switches";
     return {{"explain", "--db", store_},
             {"explain", "--db", store_, "--json"},
+            {"explain", "--db", store_, "--chains"},
+            {"report", "--db", store_, "-o", "-"},
+            {"export", "--db", store_, "--format", "folded", "-o", "-"},
             {"diff", INGERO_KEPT_STORE, store_},
             {"stats", "--db", store_, "--all"},
             {"stats", "--db", store_, "--coverage"},
@@ -558,10 +561,11 @@ class EveryReader : public ::testing::Test {
         EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1)
             << name << ": " << what << ": " << o.err;
         EXPECT_TRUE(o.err.starts_with("ingero ")) << o.err;
+        EXPECT_NE(o.err.find(store_), std::string::npos) << name << o.err;
         // Those that answer at once say nothing that could be taken for one.
         if (commands[i][0] == "explain" || commands[i][0] == "stats" ||
-            commands[i][0] == "diff" ||
-            commands[i][0] == "timeline") {
+            commands[i][0] == "diff" || commands[i][0] == "report" ||
+            commands[i][0] == "export" || commands[i][0] == "timeline") {
           EXPECT_EQ(o.out, "") << name << ": " << what;
         }
         EXPECT_FALSE(std::filesystem::exists(dir_ / "rewritten/data.mdb"))

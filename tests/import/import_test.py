@@ -262,7 +262,7 @@ class ImportTest(unittest.TestCase):
                 (1, ["rep.nsys-rep"], "nsys export --type sqlite"),
                 (1, ["."], ""),
                 (1, [good, "-o", "no/such/x.store"], "no/such"),
-                (1, [good, "-o", "good.json"], "exists")):
+                (1, [good, "-o", "good.json"], "is no store")):
             done = self.ingero("import", *args, status=status)
             self.assertEqual(done.stdout, "")
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

@@ -156,6 +156,10 @@ TEST_F(TaskStateTest, AFutexSleepNamesTheFutexAndTheWaker) {
     for (uint32_t i = me; i < 2 * kRounds; i += 2) {
       for (uint32_t t; (t = shared->turn.load()) != i;)
         syscall(SYS_futex, &shared->turn, FUTEX_WAIT, t, nullptr, nullptr, 0);
+      // Long enough for the other to fall asleep; else the two may never do,
+      // each handing the turn back before the other waits for it.
+      if (i % 4 < 2)
+        for (const uint64_t begin = NowNs(); NowNs() < begin + 20'000;) continue;
       shared->turn = i + 1;
       syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 1, nullptr, nullptr, 0);
     }
@@ -185,7 +189,7 @@ TEST_F(TaskStateTest, AFutexSleepNamesTheFutexAndTheWaker) {
     named += (*r)[switch_table::kWakerTid] == static_cast<uint64_t>(b) &&
              (*r)[switch_table::kWakerTgid] == static_cast<uint64_t>(b);
   }
-  EXPECT_GT(sleeps, kRounds / 4);
+  EXPECT_GT(sleeps, kRounds / 20);
   EXPECT_GE(static_cast<double>(right), 0.99 * static_cast<double>(sleeps));
   // Every sleep ends with a wake that is told.
   EXPECT_GE(static_cast<double>(wakes), 0.99 * static_cast<double>(sleeps));

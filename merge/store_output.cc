@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge/store_output.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/file_error.h"
+
+namespace ingero::merge {
+namespace {
+
+Status NoStore(const std::string& path) {
+  return Status::Error(path +
+                       " is no store, and is left alone; name another output, "
+                       "or remove it");
+}
+
+}  // namespace
+
+// Of LMDB's two meta pages: magic at byte 16, after the page's header (mdb.c).
+bool IsLmdb(const std::string& path) {
+  constexpr uint32_t kMagic = 0xBEEFC0DE;
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return false;
+  struct stat st;
+  bool found = fstat(fileno(file), &st) == 0 && st.st_size == 0;
+  for (const long page : {0L, 4096L}) {
+    uint32_t magic = 0;
+    if (std::fseek(file, page + 16, SEEK_SET) == 0 &&
+        std::fread(&magic, sizeof(magic), 1, file) == 1)
+      found = found || magic == kMagic;
+  }
+  std::fclose(file);
+  return found;
+}
+
+Status CheckStoreOutput(const std::string& store, bool own) {
+  struct stat st;
+  if (stat(store.c_str(), &st) != 0) {
+    if (errno != ENOENT) return CannotWrite(store, errno);
+    std::string folder = store;
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    const size_t slash = folder.rfind('/');
+    folder = slash == folder.npos ? "."
+             : slash == 0         ? "/"
+                                  : folder.substr(0, slash);
+    if (access((folder + "/.").c_str(), W_OK | X_OK) != 0)
+      return CannotWrite(store, errno);
+    return {};
+  }
+  if (!S_ISDIR(st.st_mode)) return NoStore(store);
+  if (access((store + "/.").c_str(), W_OK | X_OK) != 0)
+    return CannotWrite(store, errno);
+  const std::string data = store + "/data.mdb";
+  if (own || access(data.c_str(), F_OK) != 0) return {};
+  if (access(data.c_str(), R_OK) != 0) return CannotOpen(data, errno);
+  return IsLmdb(data) ? Status() : NoStore(data);
+}
+
+Status MakeStoreFolder(const std::string& store, bool own) {
+  INGERO_RETURN_IF_ERROR(CheckStoreOutput(store, own));
+  if (mkdir(store.c_str(), 0755) != 0 && errno != EEXIST)
+    return CannotWrite(store, errno);
+  return {};
+}
+
+}  // namespace ingero::merge
