@@ -19,9 +19,16 @@ constexpr double kStoppedRate = 0.5;
 // anew: what was before and what after it cannot be told apart.
 constexpr size_t kBackwardShare = 8;
 
-// Sorts; drops what repeats or goes backwards, and samples much wider than the
-// usual (preempted between the two reads of the TSC).
+// What ns since boot can be, so that no difference overflows whatever a damaged
+// stream holds.
+constexpr int64_t kMostNs = 4'000'000'000'000'000'000;
+
+// Sorts; drops what repeats, goes backwards or cannot be, and samples much wider
+// than the usual (preempted between the two reads of the TSC).
 std::vector<Knot> Usable(std::vector<Knot> knots, bool* went_back) {
+  std::erase_if(knots, [](const Knot& k) {
+    return k.mono_ns > kMostNs || k.mono_ns < -kMostNs;
+  });
   if (knots.empty()) return knots;
   std::sort(knots.begin(), knots.end(),
             [](const Knot& a, const Knot& b) { return a.ticks < b.ticks; });
@@ -59,10 +66,9 @@ double TicksBetween(uint64_t from, uint64_t to) {
                     : -static_cast<double>(from - to);
 }
 
-// Rounds and keeps within what ns since boot can be, so that no value in a
-// damaged stream overflows.
+// Rounds and keeps within that.
 int64_t Bounded(double ns) {
-  constexpr double kLimit = 4e18;
+  constexpr auto kLimit = static_cast<double>(kMostNs);
   return static_cast<int64_t>(std::llround(std::clamp(ns, -kLimit, kLimit)));
 }
 
