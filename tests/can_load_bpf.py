@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import sys
+import unittest
 
 
 def reason():
@@ -24,6 +25,17 @@ def reason():
         return f"bpf(2): {os.strerror(ctypes.get_errno())}"
     os.close(fd)
     return ""
+
+
+def run_tests(words, *live):
+    """unittest with these arguments; the exit status of a skipped test where
+    they name one of the classes `live`, which need BPF, and there is none."""
+    if any(name in word for word in words for name in live):
+        why = reason()
+        if why:
+            print("SKIP: " + why)
+            sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *words], verbosity=2)
 
 
 if __name__ == "__main__":

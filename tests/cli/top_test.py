@@ -22,8 +22,10 @@ import termios
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import can_load_bpf  # noqa: E402
+
 OPTIONS = None
-SKIP = 77
 PATIENCE_S = 120
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
 
@@ -281,16 +283,8 @@ def main():
         parser.add_argument("--" + option, required=True)
     parser.add_argument("--kprobe")
     OPTIONS, rest = parser.parse_known_args()
-    if any("CompanionTest" in word for word in rest):
-        here = os.path.dirname(os.path.abspath(__file__))
-        why = subprocess.run(
-            [sys.executable, os.path.join(here, "../can_load_bpf.py")],
-            capture_output=True, text=True).stdout.strip()
-        if why:
-            print("SKIP: " + why)
-            return SKIP
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    can_load_bpf.run_tests(rest, "CompanionTest")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

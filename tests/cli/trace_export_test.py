@@ -22,6 +22,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import can_load_bpf  # noqa: E402
+
 OPTIONS = None
 
 
@@ -461,12 +464,4 @@ if __name__ == "__main__":
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--run")
     OPTIONS, rest = parser.parse_known_args()
-    if "RecordedTest" in rest:
-        here = os.path.dirname(os.path.abspath(__file__))
-        why = subprocess.run(
-            [sys.executable, os.path.join(here, "../can_load_bpf.py")],
-            capture_output=True, text=True).stdout.strip()
-        if why:
-            print("SKIP: " + why)
-            sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *rest])
+    can_load_bpf.run_tests(rest, "RecordedTest")

@@ -18,8 +18,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import can_load_bpf  # noqa: E402
+
 OPTIONS = None
-SKIP = 77
 PATIENCE_S = 60
 CLIENTS = 16  # as kernel_probe/metrics.h has it
 KERNEL_LOSSES = {"write-failed", "switch-ring-full", "task-ring-full",
@@ -282,16 +284,8 @@ def main():
     parser.add_argument("--kprobe", required=True)
     parser.add_argument("--nvml")
     OPTIONS, rest = parser.parse_known_args()
-    if any("RecordingTest" in word for word in rest):
-        here = os.path.dirname(os.path.abspath(__file__))
-        why = subprocess.run(
-            [sys.executable, os.path.join(here, "../can_load_bpf.py")],
-            capture_output=True, text=True).stdout.strip()
-        if why:
-            print("SKIP: " + why)
-            return SKIP
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    can_load_bpf.run_tests(rest, "RecordingTest")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -181,18 +181,22 @@ TEST_F(TaskStateTest, AFutexSleepNamesTheFutexAndTheWaker) {
                  reinterpret_cast<uint64_t>(&shared->turn) &&
              (Flags(r) & INGERO_PREV_PREEMPTED) == 0;
   }
-  for (const R* r : Ins(a)) {
-    if ((*r)[switch_table::kWakeT] == 0 || (Flags(r) & INGERO_WAKE_NEW))
-      continue;
+  // Every sleep ends with a wake that is told, where its end is seen: this VM
+  // hides switches from some tasks.
+  size_t ends = 0;
+  for (const auto& [out, in] : OutsAndIns(a)) {
+    if ((*out)[switch_table::kPrevState] == 0) continue;
+    ++ends;
+    if ((*in)[switch_table::kWakeT] == 0) continue;
     ++wakes;
-    EXPECT_LE((*r)[switch_table::kWakeT], (*r)[switch_table::kT]);
-    named += (*r)[switch_table::kWakerTid] == static_cast<uint64_t>(b) &&
-             (*r)[switch_table::kWakerTgid] == static_cast<uint64_t>(b);
+    EXPECT_LE((*in)[switch_table::kWakeT], (*in)[switch_table::kT]);
+    named += (*in)[switch_table::kWakerTid] == static_cast<uint64_t>(b) &&
+             (*in)[switch_table::kWakerTgid] == static_cast<uint64_t>(b);
   }
   EXPECT_GT(sleeps, kRounds / 20);
+  EXPECT_GT(ends, kRounds / 20);
   EXPECT_GE(static_cast<double>(right), 0.99 * static_cast<double>(sleeps));
-  // Every sleep ends with a wake that is told.
-  EXPECT_GE(static_cast<double>(wakes), 0.99 * static_cast<double>(sleeps));
+  EXPECT_GE(static_cast<double>(wakes), 0.99 * static_cast<double>(ends));
   EXPECT_GE(static_cast<double>(named), 0.99 * static_cast<double>(wakes));
   munmap(shared, 4096);
 }
