@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "analysis/chains.h"
+#include "analysis/lost_time_query.h"
 #include "analysis/rules/rule.h"
 #include "analysis/steps.h"
 #include "analysis/syscalls.h"
@@ -45,6 +46,9 @@ constexpr Ns kReadOn{60'000'000'000};
 // the end of the last and the birth of the next, the program may do other
 // things.
 constexpr Ns kOneAfterAnother{500'000'000}, kEndToBirth{20'000'000};
+// How far back from an end is looked for what was awaited, and how often.
+constexpr Ns kEndReach{5'000'000'000};
+constexpr size_t kMostEndsLookedAt = 256;
 // Of a longer time stored sums by second are looked at, not each cell of 10 ms.
 constexpr Ns kByCell{300'000'000'000};
 // Counters that are read once a second: so far around the window, there is one.
@@ -72,6 +76,10 @@ struct Work {
   ProcessFacts facts;
   std::vector<Tally> tallies;  // by rule
   Ns waited_for_ingero;        // runnable while ingero's own process ran
+  double gpu_percent = 0;      // measured utilisation, summed
+  uint64_t gpu_samples = 0;
+  LostTimeQuery query;
+  explicit Work(const Report* report) : query(report) {}
   double UnseenShare() const {
     return Ratio(facts.unseen, facts.known + facts.possible);
   }
@@ -252,7 +260,7 @@ class Builder {
     for (const Feeding& f : report_.feeding) {
       Work* w = Of(f.process);
       if (w == nullptr) {
-        w = &work_.emplace_back();
+        w = &work_.emplace_back(&report_);
         w->facts.process = f.process;
         w->facts.used = used_[f.process];
         const Context context(report_, w->facts);
@@ -290,14 +298,16 @@ class Builder {
           report_.threads[cell.thread].process != kNone)
         w->facts.on_path.insert(report_.threads[cell.thread].process);
     }
-    const double gpu_utilization = Samples();
+    Samples();
     for (Work& w : work_) {
       ShortLived(&w.facts);
       if (kernel) Stalls(loads[w.facts.process], &w.facts);
       Replaced(&w.facts);
       w.facts.has_kernel = kernel;
       if (kernel) Unscheduled(&w);
-      w.facts.gpu_utilization = gpu_utilization;
+      if (w.gpu_samples > 0)
+        w.facts.gpu_utilization =
+            w.gpu_percent / static_cast<double>(w.gpu_samples) / 100.0;
     }
   }
 
@@ -361,8 +371,35 @@ class Builder {
     }
   }
 
+  // worker_0 and worker_1 are of one kind.
+  static std::string WithoutNumber(const std::string& name) {
+    const size_t last = name.find_last_not_of("0123456789");
+    if (last == std::string::npos || last + 1 == name.size()) return name;
+    const size_t stem = name.find_last_not_of("_-:#/ ", last);
+    return stem == std::string::npos ? name : name.substr(0, stem + 1);
+  }
+
+  // Since when the path ran through these processes alone until the first of
+  // them ended: no batch was taken meanwhile, their end was what was awaited.
+  Ns WaitedForSince(const ProcessFacts& facts,
+                    const std::set<ProcessIndex>& workers, Ns end) const {
+    Part part({end - kEndReach, end});
+    part.process = facts.process;
+    auto cells = source_.Paths(part);
+    Ns since = end, others;
+    for (PathCell cell; cells->Next(&cell);) {
+      if (cell.process != facts.process || cell.thread == kNone) continue;
+      const ProcessIndex p = report_.threads[cell.thread].process;
+      if (p == kNone || workers.count(p) == 0)
+        others = std::max(others, cell.range.end);
+      else
+        since = std::min(since, cell.range.begin);
+    }
+    return std::min(std::max(since, others), end);
+  }
+
   // Loader processes that all ended, each with status 0, before others of their
-  // name were born.
+  // name (numbers left out) were born.
   void Replaced(ProcessFacts* facts) const {
     struct Life {
       Ns begin, end;
@@ -377,7 +414,7 @@ class Builder {
           report_.window.Contains(x.first_seen) &&
           end - x.first_seen >= kShortLife &&
           context.Descends(p, facts->process))
-        by_name[x.name].push_back({x.first_seen, end, p});
+        by_name[WithoutNumber(x.name)].push_back({x.first_seen, end, p});
     }
     for (auto& [name, lives] : by_name) {
       std::stable_sort(lives.begin(), lives.end(),
@@ -390,6 +427,7 @@ class Builder {
         if (begin < end && end - begin <= most) r.ranges.Add({begin, end});
       };
       std::vector<Ns> ends;  // of those before
+      std::set<ProcessIndex> ended;
       bool well = true;
       for (size_t i = 0; i < lives.size();) {
         Ns last_end = lives[i].end;
@@ -402,14 +440,18 @@ class Builder {
           for (size_t e = 1; e < ends.size(); ++e)
             add(ends[e - 1], ends[e], kOneAfterAnother);
           add(ends.back(), lives[i].begin, kEndToBirth);
+          if (r.count <= kMostEndsLookedAt)
+            add(WaitedForSince(*facts, ended, ends[0]), ends[0], kEndReach);
           for (size_t b = i + 1; b < next; ++b)
             add(lives[b - 1].begin, lives[b].begin, kOneAfterAnother);
         }
         ends.clear();
+        ended.clear();
         well = true;
         for (; i < next; ++i) {
           r.workers.insert(lives[i].process);
           ends.push_back(lives[i].end);
+          ended.insert(lives[i].process);
           const Process& x = report_.processes[lives[i].process];
           well = well && x.exited && x.exit_code && *x.exit_code == 0;
         }
@@ -421,10 +463,8 @@ class Builder {
     }
   }
 
-  // CPU quotas; returns the mean GPU utilisation, below 0 = not measured.
-  double Samples() {
-    double percent = 0;
-    uint64_t samples = 0;
+  // CPU quotas, GPUs.
+  void Samples() {
     std::map<uint64_t, std::map<uint16_t, uint64_t>> interrupts;  // by CPU
     // Counters as first seen.
     std::map<std::pair<uint16_t, uint64_t>, uint64_t> first;
@@ -447,8 +487,11 @@ class Builder {
       switch (static_cast<Metric>(s.metric)) {
         case Metric::kGpuUtilization:
           if (!report_.window.Contains(s.t)) break;
-          percent += static_cast<double>(s.value);
-          ++samples;
+          for (Work& w : work_) {
+            if (!w.facts.used.Contains(s.t)) continue;
+            w.gpu_percent += static_cast<double>(s.value);
+            ++w.gpu_samples;
+          }
           break;
         case Metric::kGpuSmClockMhz:
           clock[s.instance] = s.value;
@@ -473,8 +516,8 @@ class Builder {
         case Metric::kGpuProcessBytes:
           if (report_.window.Contains(s.t)) {
             GpuProcess& p = report_.gpu_processes[s.instance];
-            ++p.samples;
-            p.bytes = p.samples == 1 ? s.value : std::max(p.bytes, s.value);
+            p.bytes = p.seen.empty() ? s.value : std::max(p.bytes, s.value);
+            p.seen.push_back(s.t);
             p.gpu = s.text;
           }
           break;
@@ -523,7 +566,6 @@ class Builder {
       }
     }
     Interrupts(interrupts);
-    return samples > 0 ? percent / static_cast<double>(samples) / 100.0 : -1;
   }
 
   // Time that interrupts took from whoever ran, where it is worth a line. The
@@ -597,6 +639,7 @@ class Builder {
   void Tallies() {
     const auto rules = Rules();
     for (Work& w : work_) w.tallies.resize(rules.size());
+    std::vector<Ns> by_rule(rules.size());
     auto cursor = source_.Paths(Window());
     PathCell cell;
     while (cursor->Next(&cell)) {
@@ -609,7 +652,9 @@ class Builder {
                           (cell.state == ThreadState::kUnknown &&
                            Scheduled(cell.range.begin));
       if (unseen) w->facts.unseen += cell.time;
+      std::fill(by_rule.begin(), by_rule.end(), Ns(0));
       ForTaken(context, cell, [&](size_t r, Ns taken) {
+        by_rule[r] = taken;
         for (TimeSink* sink : sinks_)
           sink->OnCause(cell, rules[r]->cause, taken);
         Tally& t = w->tallies[r];
@@ -628,6 +673,7 @@ class Builder {
         if (cell.syscall >= 0) t.syscalls[cell.syscall] += taken;
         AddToLast(cell.range.begin.value / bucket_.value, taken, &t.buckets);
       });
+      w->query.Add(cell, by_rule);
     }
     for (Work& w : work_)
       for (Tally& t : w.tallies)
@@ -991,6 +1037,7 @@ class Builder {
         f.claim += " For up to " + FormatDuration(t.maybe_quota) +
                    " of it the program's CPU quota may be the reason instead: "
                    "this recording does not tell the two apart.";
+      if (t.known > Ns(0)) LostTime(w, r, &f);
       CommonEvidence(t, windows.main, &f);
       report_.findings.push_back(std::move(f));
     }
@@ -1004,21 +1051,47 @@ class Builder {
       f.context = true;
       f.confidence = Confidence::kHigh;
       f.coverage = Coverage(w, Tally());
-      f.windows.push_back(report_.window);
+      f.windows.push_back(w.facts.used);
       if (!rule->lacks(report_, w.facts.has_kernel).empty() ||
           !rule->look(context, &f))
         continue;
-      CommonEvidence(Tally(), report_.window, &f);
+      CommonEvidence(Tally(), w.facts.used, &f);
       report_.findings.push_back(std::move(f));
     }
   }
 
+  // Known loss, with the rows that it is the sum of where they are all asked
+  // about and a short condition names them.
+  void LostTime(const Work& w, size_t rule, Finding* f) const {
+    const Tally& t = w.tallies[rule];
+    AddEvidence(f, "lost_ns", static_cast<double>(t.known.value), "ns",
+                FormatDuration(t.known) +
+                    " of known starvation is on the critical path with this "
+                    "cause.");
+    const uint32_t pid = report_.processes[w.facts.process].pid;
+    size_t of_this_pid = 0;
+    for (const Work& other : work_)
+      of_this_pid += report_.processes[other.facts.process].pid == pid;
+    if (report_.window.begin > report_.span.begin ||
+        report_.window.end < report_.span.end || of_this_pid != 1)
+      return;
+    const LostTimeQuery::Answer answer = w.query.Sql(rule, pid, t.known);
+    if (answer.sql.empty()) return;
+    // Texts in SQL have single quotes, so double ones around it read better.
+    const bool plain =
+        answer.sql.find_first_of("\"$`\\!") == std::string::npos;
+    const std::string query =
+        "ingero query " +
+        (plain ? "\"" + answer.sql + "\"" : ShellWord(answer.sql));
+    f->evidence.back().query = query;
+    if (answer.others == Ns(0)) return;
+    AddEvidence(f, "others_ns", static_cast<double>(answer.others.value), "ns",
+                "The query above adds up " + FormatDuration(answer.others) +
+                    " more, of the same kind, that other causes account for.");
+    f->evidence.back().query = query;
+  }
+
   void CommonEvidence(const Tally& t, Interval window, Finding* f) const {
-    if (t.known > Ns(0))
-      AddEvidence(f, "lost_ns", static_cast<double>(t.known.value), "ns",
-                  FormatDuration(t.known) +
-                      " of known starvation is on the critical path with this "
-                      "cause.");
     const Ns possible = t.possible - t.maybe_quota;
     if (possible > Ns(0))
       AddEvidence(f, "possible_ns", static_cast<double>(possible.value), "ns",
@@ -1072,10 +1145,10 @@ class Builder {
     AddEvidence(top, "gpu_utilization", w.facts.gpu_utilization, "ratio",
                 "The driver measured a GPU utilisation of " +
                     FormatPercent(w.facts.gpu_utilization) +
-                    " on average over the window.");
+                    " on average while the program used it.");
     Evidence& added = top->evidence.back();
-    added.window = report_.window;
-    added.query = ExplainQuery(report_.window, pid);
+    added.window = w.facts.used;
+    added.query = ExplainQuery(w.facts.used, pid);
   }
 
   std::string Coverage(const Work& w, const Tally& t) const {
@@ -1118,9 +1191,9 @@ class Builder {
         "it.";
     f.confidence = report_.complete ? Confidence::kHigh : Confidence::kMedium;
     f.coverage = Coverage(w, Tally());
-    f.windows.push_back(report_.window);
+    f.windows.push_back(w.facts.used);
     f.timeline.push_back(
-        {TimelineLine::Layer::kCuda, Ns(0),
+        {TimelineLine::Layer::kCuda, w.facts.used.begin,
          "The host waited in a synchronisation, or for a place in the full "
          "launch queue, for " +
              FormatDuration(w.facts.busy) + "."});
@@ -1132,7 +1205,7 @@ class Builder {
               "Speed up the GPU work itself: profile kernels (Nsight), use "
               "lower precision, fuse. The host is fast enough.",
               Ns(0));
-    CommonEvidence(Tally(), report_.window, &f);
+    CommonEvidence(Tally(), w.facts.used, &f);
     report_.findings.push_back(std::move(f));
   }
 

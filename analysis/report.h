@@ -199,7 +199,8 @@ struct GpuClock {
 
 // A process that NVML saw on a GPU.
 struct GpuProcess {
-  uint64_t samples = 0, bytes = 0;  // most; all ones = not told
+  uint64_t bytes = 0;  // most; all ones = not told
+  std::vector<Ns> seen;  // when it was sampled there, by time
   std::string gpu;
 };
 

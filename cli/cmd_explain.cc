@@ -45,7 +45,8 @@ struct Options {
 void NameStoreInQueries(const std::string& db, analysis::Report* report) {
   for (analysis::Finding& finding : report->findings)
     for (analysis::Evidence& evidence : finding.evidence)
-      if (evidence.query.starts_with("ingero explain") &&
+      if ((evidence.query.starts_with("ingero explain") ||
+           evidence.query.starts_with("ingero query")) &&
           evidence.query.find("--db") == std::string::npos)
         evidence.query += " --db " + ShellWord(db);
 }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/names.h"
 #include "analysis/syscalls.h"
 #include "base/text.h"
-#include "query/store_tables.h"
 
 namespace ingero::cli {
 
@@ -210,7 +210,7 @@ Json TimelineSums(const Timeline& timeline) {
     sums[s.segment.state] += s.segment.end - s.segment.begin;
   Json out = Json::object();
   for (const auto& [state, time] : sums)
-    out[std::string(query::StateName(state)) + "_ns"] = time.value;
+    out[std::string(analysis::NameOf(state)) + "_ns"] = time.value;
   return out;
 }
 
@@ -227,7 +227,7 @@ Json TimelineEvents(const TraceReader& trace, const Timeline& timeline) {
                 {"begin_ns", s.segment.begin.value},
                 {"at_s", at(s.segment.begin)},
                 {"duration_ns", (s.segment.end - s.segment.begin).value},
-                {"state", query::StateName(s.segment.state)}};
+                {"state", analysis::NameOf(s.segment.state)}};
       if (s.segment.state == ThreadState::kRunning) {
         e["cpu"] = s.segment.cpu;
         e["pages"] = s.segment.pages;

@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "analysis/attribution.h"
+#include "analysis/names.h"
 #include "analysis/report.h"
 #include "analysis/syscalls.h"
+#include "base/call_class.h"
 #include "base/histogram.h"
 #include "base/tables.h"
 #include "merge/coverage.h"
@@ -46,16 +48,6 @@ Value Named(const char* name, uint64_t value) {
                          : Value(std::to_string(value));
 }
 
-const char* ClassName(uint64_t value) {
-  switch (value) {
-#define X(id, number, name) \
-  case number:              \
-    return name;
-    INGERO_CLASSES(X)
-#undef X
-  }
-  return nullptr;
-}
 const char* MetricName(uint64_t value) {
   switch (value) {
 #define X(id, number, name, unit, instance) \
@@ -81,40 +73,6 @@ const char* LayerName(analysis::Layer layer) {
     case analysis::Layer::kRuntime: return "runtime";
     case analysis::Layer::kDriver: return "driver";
     case analysis::Layer::kLibrary: return "library";
-  }
-  return nullptr;
-}
-const char* ReasonName(analysis::Reason reason) {
-  using enum analysis::Reason;
-  switch (reason) {
-    case kUnknown: return "unknown";
-    case kHostCode: return "host-code";
-    case kCudaCall: return "cuda-call";
-    case kWaitingForCpu: return "waiting-for-cpu";
-    case kDiskWait: return "disk-wait";
-    case kSleepTimer: return "sleep-timer";
-    case kSleepNetwork: return "sleep-network";
-    case kSleepOther: return "sleep-other";
-    case kPageableCopy: return "pageable-copy";
-    case kColdStart: return "cold-start";
-    case kStopped: return "stopped";
-    case kBlocked: return "blocked";
-    case kSubmitting: return "submitting";
-    case kThrottled: return "throttled";
-    case kHolderUnseen: return "holder-unseen";
-    case kReclaim: return "reclaim";
-    case kCompaction: return "compaction";
-  }
-  return nullptr;
-}
-const char* FeedName(analysis::FeedState state) {
-  using enum analysis::FeedState;
-  switch (state) {
-    case kIdle: return "idle";
-    case kBusy: return "busy";
-    case kUnknown: return "unknown";
-    case kHostCopy: return "host-copy";
-    case kColdStart: return "cold-start";
   }
   return nullptr;
 }
@@ -306,7 +264,7 @@ Table Calls(std::shared_ptr<Names> n) {
          const analysis::Function* f = n->Function(c.call.func);
          return f == nullptr
                     ? Value()
-                    : OrNull(ClassName(static_cast<uint64_t>(f->call_class)));
+                    : OrNull(CallClassName(static_cast<uint64_t>(f->call_class)));
        }},
       {{"depth", kInteger, "calls around it; 0 = made by the program itself"},
        [](const CallOf& c) { return Int(uint64_t{c.call.depth}); }},
@@ -400,7 +358,7 @@ Table Switches(std::shared_ptr<Names> n) {
        }},
       {{"prev_state", kText,
         "what it became: runnable (preempted or yielded), sleeping, disk, ..."},
-       [](const Switch& s) { return OrNull(StateName(s.prev_state)); }},
+       [](const Switch& s) { return OrNull(analysis::NameOf(s.prev_state)); }},
       {{"preempted", kInteger, "1: it did not leave by its own will"},
        [](const Switch& s) { return Bool(s.preempted); }},
       {{"yielded", kInteger, "1: it called sched_yield"},
@@ -530,9 +488,9 @@ Table Path(std::shared_ptr<Names> n, Sums sums) {
       {{"thread_name", kText, "its name"},
        [n](const PathCell& c) { return n->ThreadName(c.thread); }},
       {{"state", kText, "its state: running, runnable, sleeping, disk, ..."},
-       [](const PathCell& c) { return OrNull(StateName(c.state)); }},
+       [](const PathCell& c) { return OrNull(analysis::NameOf(c.state)); }},
       {{"reason", kText, "host-code, waiting-for-cpu, throttled, disk-wait, ..."},
-       [](const PathCell& c) { return OrNull(ReasonName(c.reason)); }},
+       [](const PathCell& c) { return OrNull(analysis::NameOf(c.reason)); }},
       {{"culprit_pid", kInteger, "waiting-for-cpu: process that held the CPU"},
        [n](const PathCell& c) { return n->PidOf(c.culprit); }},
       {{"culprit_tid", kInteger, "thread that held it"},
@@ -549,7 +507,7 @@ Table Path(std::shared_ptr<Names> n, Sums sums) {
        [](const PathCell& c) { return Int(c.pages); }},
       {{"ended_by", kText, "class of the submission that ended the wait"},
        [](const PathCell& c) {
-         return OrNull(ClassName(static_cast<uint64_t>(c.ended_by)));
+         return OrNull(CallClassName(static_cast<uint64_t>(c.ended_by)));
        }},
       {{"syscall", kText, "system call it slept in"},
        [](const PathCell& c) { return Text(analysis::SyscallName(c.syscall)); }},
@@ -602,7 +560,7 @@ Table Feed(std::shared_ptr<Names> n, bool by_second) {
       {{"state", kText,
         "idle, busy, unknown (submitted, nobody has asked since), host-copy, "
         "cold-start"},
-       [](const FeedInterval& f) { return OrNull(FeedName(f.state)); }},
+       [](const FeedInterval& f) { return OrNull(analysis::NameOf(f.state)); }},
       {{"intervals", kInteger, "folded into this row; 0 = goes on"},
        [](const FeedInterval& f) { return Int(f.intervals); }},
   };
@@ -678,7 +636,7 @@ Table Operations(std::shared_ptr<Names> n) {
          const analysis::Function* f = n->Function(o.func);
          return f == nullptr
                     ? Value()
-                    : OrNull(ClassName(static_cast<uint64_t>(f->call_class)));
+                    : OrNull(CallClassName(static_cast<uint64_t>(f->call_class)));
        }},
       {{"calls", kInteger, "first uses left out, as in all columns up to max"},
        [](const Operation& o) { return Int(o.count); }},
@@ -1359,24 +1317,6 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
           Splits(n),  SchedSeconds(n), Processes(n), Threads(n),  System(n),     Tasks(n),
           Nvtx(n),    GpuActivity(n), Steps(n),      NvtxSteps(n),  KernelNames(n),
           Findings(n), Losses(n),    Coverage(n),   Streams(n)};
-}
-
-const char* NameOf(analysis::Reason reason) { return ReasonName(reason); }
-const char* NameOf(analysis::FeedState state) { return FeedName(state); }
-
-const char* StateName(analysis::ThreadState state) {
-  using enum analysis::ThreadState;
-  switch (state) {
-    case kUnknown: return "unknown";
-    case kRunning: return "running";
-    case kRunnable: return "runnable";
-    case kSleeping: return "sleeping";
-    case kDisk: return "disk";
-    case kBlocked: return "blocked";
-    case kStopped: return "stopped";
-    case kDead: return "dead";
-  }
-  return nullptr;
 }
 
 std::span<const View> StoreViews() { return kViews; }

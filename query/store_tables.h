@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "analysis/attribution.h"
-#include "analysis/trace.h"
 #include "query/table.h"
 
 namespace ingero::merge {
@@ -20,11 +18,6 @@ namespace ingero::query {
 // `reader` must outlive them.
 std::vector<Table> StoreTables(const merge::TraceReader& reader);
 std::span<const View> StoreViews();
-
-// "running", "runnable", ...: as columns have them.
-const char* StateName(analysis::ThreadState state);
-const char* NameOf(analysis::Reason reason);
-const char* NameOf(analysis::FeedState state);
 
 }  // namespace ingero::query
 

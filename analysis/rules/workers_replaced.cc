@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claim:       The program ends all its loader processes and starts new ones,
-//              again and again, and the GPU waits meanwhile.
+//              again and again, and the GPU waits meanwhile: also for what they
+//              still do before they end.
 // Needs:       Kernel stream.
 // Near-miss:   Workers that stay, or that are added one by one. What a new
 //              worker does until its first batch cannot be told from the batch:

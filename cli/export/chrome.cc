@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analysis/names.h"
 #include "cli/export/events.h"
-#include "query/store_tables.h"
 
 namespace ingero::cli {
 namespace {
@@ -85,7 +85,7 @@ class ChromeSink : public EventSink {
                       kCpusPid, s.cpu, Us(s.t),
                       prev.known && s.preempted
                           ? "runnable (preempted)"
-                          : query::StateName(s.prev_state)));
+                          : analysis::NameOf(s.prev_state)));
     cpu->second = next.known && next.tid != 0;
     if (!cpu->second) return;
     nlohmann::ordered_json args = {{"tid", next.tid}};

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/names.h"
 #include "analysis/syscalls.h"
 #include "base/tables.h"
-#include "query/store_tables.h"
 #include "wire/wire.h"
 
 namespace ingero::cli {
@@ -89,8 +89,8 @@ class Walk : public analysis::TimeSink {
     const bool known = cell.certainty == analysis::Certainty::kKnown;
     EventArgs args = {{"ns", time.value},
                       {"stretches", static_cast<int64_t>(cell.stretches)},
-                      {"state", query::StateName(cell.state)},
-                      {"reason", query::NameOf(cell.reason)},
+                      {"state", analysis::NameOf(cell.state)},
+                      {"reason", analysis::NameOf(cell.reason)},
                       {"known", int64_t{known}}};
     const std::string thread = Thread(cell.thread),
                       culprit = Thread(cell.culprit),
@@ -280,7 +280,7 @@ class Walk : public analysis::TimeSink {
     analysis::FeedInterval feed;
     while (cursor->Next(&feed)) {
       if (!Wanted(feed.process)) continue;
-      const char* state = query::NameOf(feed.state);
+      const char* state = analysis::NameOf(feed.state);
       EventArgs args = {{"ns", feed.time.value}};
       if (feed.intervals > 1)
         args.push_back({"intervals", static_cast<int64_t>(feed.intervals)});
@@ -387,8 +387,8 @@ class Folder : public analysis::TimeSink {
                                        thread.tid));
     };
     thread(cell.thread, "");
-    stack += fmt::format(";{}, {}", query::StateName(cell.state),
-                         query::NameOf(cell.reason));
+    stack += fmt::format(";{}, {}", analysis::NameOf(cell.state),
+                         analysis::NameOf(cell.reason));
     if (cell.func != kNone)
       stack += ";" + Frame(trace_.functions()[cell.func].name);
     if (const std::string name = analysis::SyscallName(cell.syscall);

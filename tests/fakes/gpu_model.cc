@@ -93,6 +93,23 @@ void BurnNs(uint64_t ns) {
   }
 }
 
+namespace {
+pthread_mutex_t g_module_lock = PTHREAD_MUTEX_INITIALIZER;
+}  // namespace
+
+void LoadModule() {
+  pthread_mutex_lock(&g_module_lock);
+  BurnUs(config().module_us);
+  pthread_mutex_unlock(&g_module_lock);
+}
+
+void WaitForModules() {
+  if (config().module_us > 0) {
+    pthread_mutex_lock(&g_module_lock);
+    pthread_mutex_unlock(&g_module_lock);
+  }
+}
+
 uint64_t TransferNs(size_t bytes, double gbps) {
   return gbps <= 0 ? 0 : static_cast<uint64_t>(bytes / gbps);
 }

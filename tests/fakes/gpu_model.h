@@ -22,6 +22,8 @@ namespace fake {
   X(launch_us, 5)                                                          \
   X(first_launch_us, 200)     /* first in a module */                      \
   X(new_kernel_us, 15)        /* first of a further kernel */              \
+  X(module_us, 0)             /* loading a module: launches and            \
+                                 allocations of others wait; assumed */    \
   X(kernel_us, 20)            /* GPU time of a kernel */                   \
   X(copy_us, 5)               /* submitting a copy or memset */            \
   X(h2d_pageable_gbps, 6.6)   /* caller copies */                          \
@@ -61,6 +63,10 @@ inline void BurnUs(double us) {
   BurnNs(us <= 0 ? 0 : static_cast<uint64_t>(us * 1000));
 }
 uint64_t TransferNs(size_t bytes, double gbps);
+// The driver's lock, held while a module is loaded: what launches and allocates
+// on another thread sleeps until then.
+void LoadModule();
+void WaitForModules();
 
 enum class Wait { kSpin, kYield, kSleep };
 

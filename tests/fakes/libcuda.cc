@@ -606,6 +606,7 @@ CUresult Unmap(void* p) {
 
 CUresult AllocDevice(CUdeviceptr* p, size_t bytes) {
   REQUIRE(bytes != 0, CUDA_ERROR_INVALID_VALUE);
+  fake::WaitForModules();
   BurnUs(config().malloc_us +
          config().malloc_us_per_gib * static_cast<double>(bytes) / (1u << 30));
   return Map(reinterpret_cast<void**>(p), bytes, MemoryKind::kDevice);
@@ -845,6 +846,7 @@ STREAM_FUNCTION(cuMemsetD32Async, _ptsz, stream,
 namespace {
 
 CUresult NewLibrary(void** out) {
+  fake::LoadModule();
   *out = new CUlib_st;
   return CUDA_SUCCESS;
 }
@@ -861,6 +863,7 @@ CUresult Launch(CUfunction f, void** args, Stream* s) {
   auto* k = reinterpret_cast<CUkern_st*>(f);
   REQUIRE(k != nullptr, CUDA_ERROR_INVALID_HANDLE);
   const auto& c = config();
+  fake::WaitForModules();
   double cost = c.launch_us;
   if (!k->used.exchange(true)) {
     cost = k->library->used.exchange(true) ? c.new_kernel_us

@@ -24,10 +24,12 @@ namespace sim {
 class BatchChannel {
  public:
   virtual ~BatchChannel() = default;
-  virtual void Put() = 0;   // worker: a batch is ready; waits for room
+  // Worker: a batch is ready; waits for room. False: the trainer has closed.
+  virtual bool Put() = 0;
   virtual bool Take() = 0;  // trainer: waits for a batch; false: worker gone
   virtual void WorkerSide() {}   // after fork
   virtual void TrainerSide() {}  // after fork
+  virtual void Close() {}        // trainer: no more batches
 };
 
 class PipeChannel : public BatchChannel {
@@ -40,13 +42,14 @@ class PipeChannel : public BatchChannel {
       Write(credit_[1], "c", 1);
     }
   }
-  void Put() override {
+  bool Put() override {
     char c;
     if (!Read(credit_[0], &c, 1)) {
-      _exit(0);  // the trainer has ended
+      return false;
     }
     static const char batch[4096] = {};
     Write(data_[1], batch, sizeof batch);
+    return true;
   }
   bool Take() override {
     char batch[4096];
@@ -64,6 +67,7 @@ class PipeChannel : public BatchChannel {
     close(data_[1]);
     close(credit_[0]);
   }
+  void Close() override { WorkerSide(); }
 
  private:
   static bool Read(int fd, char* p, size_t n) {
@@ -108,9 +112,10 @@ class FutexChannel : public BatchChannel {
     shared_->credits = static_cast<uint32_t>(prefetch);
   }
   ~FutexChannel() override { munmap(shared_, 4096); }
-  void Put() override {
+  bool Put() override {
     Down(&shared_->credits);
     Up(&shared_->ready);
+    return true;
   }
   bool Take() override {
     Down(&shared_->ready);

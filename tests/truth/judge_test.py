@@ -29,6 +29,23 @@ CONTROL_REPORT = {
                   "lost_ns": 0, "culprits": []}],
 }
 
+TWO = dict(TRUTH, cause_lost_ns=1_200_000_000,
+           also={"cause": "idle-by-choice", "lost_ns": 800_000_000})
+TWO_REPORT = dict(REPORT, findings=[
+    dict(REPORT["findings"][0], lost_ns=1_210_000_000),
+    {"cause": "idle-by-choice", "pid": 10, "severity": "medium",
+     "lost_ns": 790_000_000, "culprits": []}])
+FACT = dict(CONTROL, cause="worker-died", accepted="", kind="fact")
+FACT_REPORT = dict(CONTROL_REPORT, findings=[
+    dict(CONTROL_REPORT["findings"][0], cause="worker-died")])
+POSSIBLE = dict(TRUTH, kind="possible", cause="launch-bound", culprit="")
+POSSIBLE_REPORT = dict(REPORT, findings=[
+    {"cause": "launch-bound", "pid": 10, "severity": "low", "lost_ns": 0,
+     "lost_at_most_ns": 2_200_000_000, "culprits": []}])
+LOW = dict(TRUTH, kind="low", cause="cold-start", culprit="")
+LOW_REPORT = dict(REPORT, findings=[
+    dict(REPORT["findings"][0], cause="cold-start", severity="low")])
+
 
 def complaints(truth, report, change=None):
     report = copy.deepcopy(report)
@@ -67,6 +84,40 @@ class JudgeTest(unittest.TestCase):
                        lambda r: r["feeding"].clear(),
                        lambda r: r["findings"].clear()):
             self.assertNotEqual(complaints(TRUTH, REPORT, change), [])
+
+    def test_two_causes(self):
+        self.assertEqual(complaints(TWO, TWO_REPORT), [])
+        # Either may come first.
+        self.assertEqual(complaints(dict(TWO, culprit=""), TWO_REPORT,
+                                    lambda r: r["findings"].reverse()), [])
+        for at, key, value in ((1, "cause", "host-bound"),
+                               (1, "lost_ns", 400_000_000),
+                               (0, "lost_ns", 400_000_000),
+                               (0, "cause", "host-bound")):
+            def change(report):
+                report["findings"][at][key] = value
+            self.assertNotEqual(complaints(TWO, TWO_REPORT, change), [])
+
+    def test_facts_low_and_possible_losses(self):
+        for truth, report in ((FACT, FACT_REPORT), (LOW, LOW_REPORT),
+                              (POSSIBLE, POSSIBLE_REPORT)):
+            self.assertEqual(complaints(truth, report), [])
+            for key, value in (("cause", "host-bound"), ("severity", "none")):
+                def change(r):
+                    r["findings"][0][key] = value
+                    if value == "none":
+                        r["findings"].clear()
+                self.assertNotEqual(complaints(truth, report, change), [])
+
+            def another(r):
+                r["findings"].append({"cause": "lock-held", "pid": 10,
+                                      "severity": "high", "lost_ns": 1,
+                                      "lost_at_most_ns": 1, "culprits": []})
+            self.assertNotEqual(complaints(truth, report, another), [])
+
+        def little(r):
+            r["findings"][0]["lost_at_most_ns"] = 100_000_000
+        self.assertNotEqual(complaints(POSSIBLE, POSSIBLE_REPORT, little), [])
 
     def test_alarms_on_a_control_fail(self):
         def alarm(report):

@@ -63,6 +63,16 @@ using nlohmann::json;
   X(touch_pages, 0, "fresh pages touched by the trainer a step")             \
   X(sleep_us, 0, "sleep of the trainer a step")                              \
   X(lock_hold_us, 0, "a sibling thread holds a mutex the trainer needs")     \
+  X(queries, 0, "queries of the empty stream a step")                        \
+  X(query_us, 1, "CPU time of one")                                          \
+  X(allocations, 0, "buffers allocated and freed a step")                    \
+  X(malloc_us, 20, "CPU time of allocating one")                             \
+  X(module_us, 0, "a sibling thread loads a module, every tenth step")       \
+  X(epoch_steps, 0, "steps after which all workers are replaced; 0 = never") \
+  X(worker_end_us, 0, "CPU time that a worker needs to end")                 \
+  X(kill_worker_at, 0, "step at which the last worker is killed; 0 = none")  \
+  X(host_functions, 0, "host functions put on the stream a step")            \
+  X(phases, 1, "2 = sleep_us in the first half, host_us in the second")      \
   X(spinners, 0, "unrelated processes spinning on the trainer's CPU")        \
   X(quota_ms, 0, "CPU quota of the trainer per 100 ms, by cgroup; root")     \
   X(calls, 10000, "--mode sleepers: calls")                                  \
@@ -99,6 +109,10 @@ struct Preset {
   const char* part;
   const char* culprit;   // "worker", "slow-worker", "spinner", "self" or ""
   const char* flags;
+  // "" = known loss of severity HIGH or MEDIUM, the rest: "low", known loss;
+  // "possible", at most that much; "fact", no lost time at all.
+  const char* kind = "";
+  const char* also = "";  // "cause:part" that must be found beside it
 };
 
 // All fit on two CPUs. GPU time a step is 2 ms unless said otherwise.
@@ -147,6 +161,36 @@ const Preset kPresets[] = {
      "--quota-ms 60 --host-us 4000 --trainer-cpus 0 --spinners 3 --steps 80"},
     {"lock-held", "lock-held", "", "lock", "self",
      "--lock-hold-us 8000 --cpus 0,1 --steps 200"},
+    {"sync-storm", "sync-storm", "", "query", "",
+     "--queries 1000 --query-us 6 --cpus 0,1 --steps 150"},
+    {"alloc-churn", "alloc-churn", "", "alloc", "",
+     "--allocations 10 --malloc-us 600 --cpus 0,1 --steps 150"},
+    {"launch-bound", "launch-bound", "", "launch", "",
+     "--launches 400 --launch-us 20 --kernel-us 2 --copy-kib 0 --cpus 0,1 "
+     "--steps 100",
+     "possible"},
+    {"cold-start", "cold-start", "", "cold", "",
+     "--first-launch-us 400000 --cpus 0,1 --steps 200", "low"},
+    {"lazy-load-stall", "lazy-load-stall", "", "module", "",
+     "--module-us 60000 --cpus 0,1 --steps 200"},
+    {"workers-replaced", "workers-replaced", "", "replace", "",
+     "--workers 2 --load-cpu-us 500 --epoch-steps 20 --worker-end-us 80000 "
+     "--kernel-us 300 "
+     "--cpus 0,1 --steps 200"},
+    {"worker-died", "worker-died", "", "", "",
+     "--workers 2 --load-cpu-us 500 --kernel-us 500 --kill-worker-at 100 "
+     "--cpus 0,1 --steps 200",
+     "fact"},
+    {"host-callback", "host-callback", "", "", "",
+     "--host-functions 1 --kernel-us 500 --cpus 0,1 --steps 200", "fact"},
+    // Two at once, and one after the other.
+    {"two-causes", "host-bound", "in-process-loading", "host", "",
+     "--host-us 6000 --sleep-us 4000 --copy-kib 0 --cpus 0,1 --steps 150", "",
+     "idle-by-choice:sleep"},
+    {"mixed-phases", "host-bound", "in-process-loading", "host", "",
+     "--phases 2 --host-us 9000 --sleep-us 6000 --copy-kib 0 --cpus 0,1 "
+     "--steps 200",
+     "", "idle-by-choice:sleep"},
     // Controls.
     {"healthy", "", "gpu-bound", "", "",
      "--workers 1 --load-cpu-us 500 --kernel-us 500 --cpus 0,1 --steps 200"},
@@ -310,23 +354,35 @@ std::vector<Worker> StartWorkers(const Options& o) {
     if (w.pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       prctl(PR_SET_NAME, w.name.c_str());
+      signal(SIGPIPE, SIG_IGN);  // told by the channel
       PinTo(ParseCpus(o.worker_cpus));
       w.channel->WorkerSide();
       for (size_t k = 0; k < i; k++) {
         workers[k].channel->WorkerSide();  // closes what the trainer kept
       }
       Loader loader(o, o.seed * 1000 + i);
-      for (;;) {
+      do {
         loader.PrepareBatch();
         if (i == 0) {
           Burn(o.slow_worker_us * 1000);
         }
-        w.channel->Put();
-      }
+      } while (w.channel->Put());
+      Burn(o.worker_end_us * 1000);
+      _exit(0);
     }
     w.channel->TrainerSide();
   }
   return workers;
+}
+
+void EndWorkers(std::vector<Worker>* workers) {
+  for (Worker& w : *workers) {
+    w.channel->Close();
+  }
+  for (Worker& w : *workers) {
+    waitpid(w.pid, nullptr, 0);
+  }
+  workers->clear();
 }
 
 // ---- the trainer --------------------------------------------------------
@@ -342,6 +398,10 @@ struct Lost {
   uint64_t sleep = 0;
   uint64_t lock = 0;
   uint64_t copy = 0;   // pageable: inside the copy
+  uint64_t query = 0;  // asking a stream that has finished
+  uint64_t alloc = 0;  // allocating and freeing
+  uint64_t module = 0;   // allocating, while a sibling loads a module
+  uint64_t replace = 0;  // ending workers and starting new ones
   // Part of load, host, touch, copy and of the end of a wait for the GPU that
   // had finished, in which the thread was not on a CPU.
   uint64_t runnable = 0;
@@ -447,9 +507,79 @@ void LaunchKernel(uint64_t ns, cudaStream_t stream,
        fake_dim3{64, 1, 1}, fake_dim3{256, 1, 1}, args, 0, stream);
 }
 
+void AllocateAndFree(std::map<std::string, uint64_t>* counts) {
+  auto& calls = *counts;
+  void* p;
+  CUDA(cudaMalloc, &p, size_t{1} << 20);
+  CUDA(cudaFree, p);
+}
+
+// A sibling thread that loads a module whenever it is asked to.
+class ModuleLoader {
+ public:
+  ModuleLoader()
+      : load_(reinterpret_cast<decltype(load_)>(
+            dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuModuleLoadData"))),
+        thread_([this] { Run(); }) {
+    if (load_ == nullptr) {
+      Die("libcuda.so.1 has no cuModuleLoadData");
+    }
+  }
+  ModuleLoader(const ModuleLoader&) = delete;
+  ModuleLoader& operator=(const ModuleLoader&) = delete;
+  ~ModuleLoader() {
+    Ask(kStop);
+    thread_.join();
+  }
+  // Returns when the thread is about to load.
+  void Begin() {
+    Ask(kLoad);
+    while (state_ != kLoading) {
+    }
+    Burn(300000);
+  }
+
+ private:
+  enum { kIdle, kLoad, kLoading, kStop };
+  void Ask(int what) {
+    int idle;
+    while (!state_.compare_exchange_weak(idle = kIdle, what)) {
+      std::this_thread::yield();
+    }
+    syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+  void Run() {
+    prctl(PR_SET_NAME, "module_loader");
+    cudaFree(nullptr);  // the context
+    for (;;) {
+      syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, kIdle, nullptr, nullptr,
+              0);
+      if (state_ == kStop) {
+        return;
+      }
+      if (state_ == kLoad) {
+        state_ = kLoading;
+        CUmodule module;
+        load_(&module, "");
+        state_ = kIdle;
+      }
+    }
+  }
+  CUresult (*load_)(CUmodule*, const void*);
+  std::atomic<int> state_{kIdle};
+  std::thread thread_;
+};
+
 json Train(const Options& o) {
   prctl(PR_SET_NAME, "sim_trainer");
   std::vector<Worker> workers = StartWorkers(o);
+  json all_workers = json::array();
+  const auto list_workers = [&] {
+    for (const Worker& w : workers) {
+      all_workers.push_back({{"pid", w.pid}, {"name", w.name}});
+    }
+  };
+  list_workers();
   PinTo(ParseCpus(o.trainer_cpus));
   std::map<std::string, uint64_t> calls;
   Loader loader(o, o.seed);
@@ -491,8 +621,16 @@ json Train(const Options& o) {
       CUDA(cudaMallocHost, &host, bytes);
     }
   }
+  // GPU use begins here.
+  const uint64_t cold_begin = Now();
   LaunchKernel(1000, stream, &calls);
   CUDA(cudaStreamSynchronize, stream);
+  const uint64_t cold = Now() - cold_begin;
+
+  std::unique_ptr<ModuleLoader> modules;
+  if (o.module_us != 0) {
+    modules = std::make_unique<ModuleLoader>();
+  }
 
   Lost lost;
   json gaps = json::array();
@@ -506,6 +644,17 @@ json Train(const Options& o) {
   for (uint64_t step = 0; step < o.steps; step++) {
     Lost part;
     part.runnable = std::exchange(tail_runnable, 0);
+    if (o.epoch_steps != 0 && step != 0 && step % o.epoch_steps == 0) {
+      Part p(&part.replace, &part.runnable);
+      EndWorkers(&workers);
+      workers = StartWorkers(o);
+      list_workers();
+    }
+    if (o.kill_worker_at != 0 && step == o.kill_worker_at) {
+      kill(workers.back().pid, SIGKILL);
+      waitpid(workers.back().pid, nullptr, 0);
+      workers.pop_back();
+    }
     if (!workers.empty()) {
       Part p(&part.wait, nullptr);
       if (!workers[step % workers.size()].channel->Take()) {
@@ -515,7 +664,9 @@ json Train(const Options& o) {
       Part p(&part.load, &part.runnable);
       loader.PrepareBatch();
     }
-    if (o.host_us != 0) {
+    const bool sleeps = o.phases < 2 || step < o.steps / 2;
+    const bool computes = o.phases < 2 || !sleeps;
+    if (o.host_us != 0 && computes) {
       Part p(&part.host, &part.runnable);
       Burn(jitter(o.host_us * 1000));
     }
@@ -523,7 +674,7 @@ json Train(const Options& o) {
       Part p(&part.touch, &part.runnable);
       TouchFreshPages(jitter(o.touch_pages));
     }
-    if (o.sleep_us != 0) {
+    if (o.sleep_us != 0 && sleeps) {
       Part p(&part.sleep, nullptr);
       Sleep(jitter(o.sleep_us * 1000));
     }
@@ -531,6 +682,23 @@ json Train(const Options& o) {
       Part p(&part.lock, nullptr);
       pthread_mutex_lock(&mutex);
       pthread_mutex_unlock(&mutex);
+    }
+    if (o.queries != 0) {
+      Part p(&part.query, &part.runnable);
+      for (uint64_t i = 0; i < o.queries; i++) {
+        CUDA(cudaStreamQuery, stream);
+      }
+    }
+    if (o.allocations != 0) {
+      Part p(&part.alloc, &part.runnable);
+      for (uint64_t i = 0; i < o.allocations; i++) {
+        AllocateAndFree(&calls);
+      }
+    }
+    if (modules != nullptr && step % 10 == 9) {
+      Part p(&part.module, nullptr);
+      modules->Begin();
+      AllocateAndFree(&calls);
     }
     uint64_t submitted = Now();
     if (bytes != 0) {
@@ -547,10 +715,14 @@ json Train(const Options& o) {
       lost.total += submitted - drained;
 #define ADD(x) lost.x += part.x
       ADD(wait); ADD(load); ADD(host); ADD(touch); ADD(sleep); ADD(lock);
-      ADD(copy); ADD(runnable);
+      ADD(copy); ADD(query); ADD(alloc); ADD(module); ADD(replace);
+      ADD(runnable);
 #undef ADD
       lost.throttled += ThrottledNs() - throttled;
       gaps.push_back({drained, submitted});
+    }
+    for (uint64_t i = 0; i < o.host_functions; i++) {
+      CUDA(cudaLaunchHostFunc, stream, [](void*) {}, nullptr);
     }
     for (uint64_t i = 0; i < o.launches; i++) {
       LaunchKernel(o.kernel_us * 1000, stream, &calls);
@@ -575,6 +747,7 @@ json Train(const Options& o) {
   uint64_t end = Now();
   ReadGpu(stream, &gpu_end, &gpu_idle);
   stop = true;
+  modules.reset();
   if (sibling.joinable()) {
     sibling.join();
   }
@@ -603,10 +776,16 @@ json Train(const Options& o) {
                     {"host", lost.host},   {"touch", lost.touch},
                     {"sleep", lost.sleep}, {"lock", lost.lock},
                     {"copy", lost.copy},   {"runnable", lost.runnable},
+                    {"query", lost.query}, {"alloc", lost.alloc},
+                    {"module", lost.module}, {"replace", lost.replace},
+                    {"cold", cold},
+                    // Between launches: no gap of ours, the GPU's own account.
+                    {"launch", gpu_idle - gpu_idle_before -
+                                   std::min(lost.total,
+                                            gpu_idle - gpu_idle_before)},
                     {"throttled", lost.throttled}};
-  truth["workers"] = json::array();
+  truth["workers"] = all_workers;
   for (Worker& w : workers) {
-    truth["workers"].push_back({{"pid", w.pid}, {"name", w.name}});
     kill(w.pid, SIGKILL);
     waitpid(w.pid, nullptr, 0);
   }
@@ -818,7 +997,10 @@ int Main(int argc, char** argv) {
   std::string settings = "context_ms=" + std::to_string(o.context_ms) +
                          ",launch_us=" + std::to_string(o.launch_us) +
                          ",first_launch_us=" +
-                         std::to_string(o.first_launch_us) + ",malloc_us=20";
+                         std::to_string(o.first_launch_us) +
+                         ",malloc_us=" + std::to_string(o.malloc_us) +
+                         ",query_us=" + std::to_string(o.query_us) +
+                         ",module_us=" + std::to_string(o.module_us);
   setenv("FAKE_CUDA", settings.c_str(), 1);
 
   std::vector<pid_t> spinners;
@@ -890,15 +1072,25 @@ int Main(int argc, char** argv) {
     truth["accepted"] = preset->accepted;
     truth["part"] = preset->part;
     truth["culprit"] = preset->culprit;
-    if (truth.contains("parts")) {
+    truth["kind"] = preset->kind;
+    // The loads of the loop count as start-up, too: CUDA cannot tell.
+    truth["loads"] = o.module_us != 0;
+    const auto lost_to = [&](const std::string& parts) {
       uint64_t ns = 0;
-      std::string parts = preset->part;
       for (auto& [name, value] : truth["parts"].items()) {
         if (("+" + parts + "+").find("+" + name + "+") != std::string::npos) {
           ns += value.get<uint64_t>();
         }
       }
-      truth["cause_lost_ns"] = ns;
+      return ns;
+    };
+    if (truth.contains("parts")) {
+      truth["cause_lost_ns"] = lost_to(preset->part);
+      const std::string also = preset->also;
+      if (const size_t colon = also.find(':'); colon != std::string::npos) {
+        truth["also"] = {{"cause", also.substr(0, colon)},
+                         {"lost_ns", lost_to(also.substr(colon + 1))}};
+      }
     }
   }
   if (!o.truth.empty()) {
