@@ -529,8 +529,11 @@ class Builder {
           break;
         case Metric::kProbeSkipped:
           if (skipped_probes_.insert(s.text).second)
-            report_.facts.missing.push_back("not recorded by ingero-kprobe: " +
-                                            s.text);
+            report_.facts.missing.push_back("not recorded by " + recorder_ +
+                                            ": " + s.text);
+          break;
+        case Metric::kRecorder:
+          recorder_ = SanitizeForTerminal(s.text, 64);
           break;
         case Metric::kCpuIrqNs:
         case Metric::kCpuSoftirqNs:
@@ -1225,6 +1228,23 @@ class Builder {
     }
   }
 
+  // What needs what was not recorded, unless it was found all the same.
+  void NotEvaluatedWithout(std::string_view skipped, const std::string& why,
+                           std::initializer_list<const char*> causes) {
+    if (std::none_of(skipped_probes_.begin(), skipped_probes_.end(),
+                     [&](const std::string& probe) {
+                       return probe.starts_with(skipped);
+                     }))
+      return;
+    const auto has = [](const auto& list, const char* cause) {
+      return std::any_of(list.begin(), list.end(),
+                         [&](const auto& x) { return x.cause == cause; });
+    };
+    for (const char* cause : causes)
+      if (!has(report_.findings, cause) && !has(report_.not_evaluated, cause))
+        report_.not_evaluated.push_back({cause, why});
+  }
+
   void NotEvaluatedRules() {
     bool kernel = false;
     for (Interval span : source_.trace().kernel_spans())
@@ -1248,27 +1268,34 @@ class Builder {
     bool quota_found = false;
     for (const Finding& f : report_.findings)
       quota_found = quota_found || f.cause == "cgroup-quota";
+    const bool ours = recorder_ == "ingero-kprobe";
     if (kernel && !report_.quota_told_apart && !quota_found)
       report_.not_evaluated.push_back(
           {"cgroup-quota",
-           "the recording does not say how long each wait for a CPU was due to "
-           "a quota (this needs a newer kernel, or a newer ingero-kprobe)"});
+           std::string("the recording does not say how long each wait for a "
+                       "CPU was due to a quota (this needs ") +
+               (ours ? "a newer kernel, or a newer ingero-kprobe)"
+                     : "ingero-kprobe)")});
     if (kernel && !report_.memory_stalls_recorded)
       report_.not_evaluated.push_back(
           {"reclaim-swap",
-           "the recording does not say when threads had to make room in memory "
-           "(this needs a newer ingero-kprobe, or its probes were skipped)"});
+           std::string("the recording does not say when threads had to make "
+                       "room in memory (this needs ") +
+               (ours ? "a newer ingero-kprobe, or its probes were skipped)"
+                     : "ingero-kprobe)")});
     // Without it no thread is seen to wait for a CPU after a sleep, and nobody
     // to have woken it.
-    for (const std::string& probe : skipped_probes_)
-      if (probe.starts_with("sched_waking:"))
-        for (const char* cause : {"cpu-other-process", "cpu-oversubscribed",
-                                  "lazy-load-stall", "loader-oversubscribed",
-                                  "lock-held", "slow-wakeup", "upstream-wait"})
-          if (std::none_of(report_.findings.begin(), report_.findings.end(),
-                           [&](const Finding& f) { return f.cause == cause; }))
-            report_.not_evaluated.push_back(
-                {cause, "who woke whom was not recorded"});
+    NotEvaluatedWithout("sched_waking:", "who woke whom was not recorded",
+                        {"cpu-other-process", "cpu-oversubscribed",
+                         "lazy-load-stall", "loader-oversubscribed",
+                         "lock-held", "slow-wakeup", "upstream-wait"});
+    // Of another recorder: when threads were woken, but not by whom.
+    NotEvaluatedWithout("call chains:",
+                        "who woke whom, and in what threads slept, was not "
+                        "recorded",
+                        {"idle-by-choice", "lazy-load-stall",
+                         "loader-cpu-bound", "loader-oversubscribed",
+                         "lock-held", "storage-bound", "upstream-wait"});
     for (const ContextRule* rule : ContextRules())
       if (std::string why = rule->lacks(report_, kernel); !why.empty())
         report_.not_evaluated.push_back({rule->cause, std::move(why)});
@@ -1366,6 +1393,7 @@ class Builder {
   const ReportOptions& options_;
   Report report_;
   std::set<std::string> skipped_probes_;
+  std::string recorder_ = "ingero-kprobe";  // of the scheduler
   std::vector<Work> work_;
   bool by_second_ = false;
   Ns bucket_ = kBucket;  // of Tally::buckets

@@ -133,7 +133,9 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
     "cpu; of the switches seen: of others, left out by --tree")              \
   X(kProbeSkipped, 44, "ingero.probe_skipped", "1",                          \
     "any; text: the kernel event that is not recorded, why, and what is "    \
-    "missing for it")
+    "missing for it")                                                        \
+  X(kRecorder, 45, "ingero.recorder", "1",                                   \
+    "text: what recorded the scheduler; no such sample = ingero-kprobe")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

@@ -4,6 +4,7 @@
 //
 //   format reader (kineto.cc, nsys.cc) -> Events -> WriteStreams() -> a folder
 //
+// What perf recorded of the scheduler: sched.h.
 // To add a format: a reader that fills Events, and its row in import.cc.
 //
 // Threads: one. Memory: about 100 bytes an event.
@@ -83,9 +84,13 @@ struct Events {
 // fraction 0..1 of the file.
 using Progress = std::function<void(double fraction, uint64_t events)>;
 
+enum class Format { kKineto, kNsys, kPerfSched };
+// By what the file holds. An error says what it is, or what it should be.
+Result<Format> FormatOf(const std::string& path);
+
 Result<Events> ReadKineto(const std::string& path, const Progress& progress);
 Result<Events> ReadNsys(const std::string& path, const Progress& progress);
-// By what the file holds.
+// One of these two, by what the file holds.
 Result<Events> Read(const std::string& path, const Progress& progress);
 
 struct Written {
@@ -94,9 +99,18 @@ struct Written {
   uint64_t unmatched = 0;
 };
 
+// Where a recording of the scheduler lies, on whose clock these streams are
+// written then.
+struct Placement {
+  int64_t real_minus_clock_ns = 0;
+  uint64_t boot = 0;
+  std::map<uint32_t, int64_t> born_ns;  // by pid: those that began meanwhile
+};
+
 // A stream for each process into `folder`, which exists. An error where there is
 // no CUDA call to write.
-Result<Written> WriteStreams(Events events, const std::string& folder);
+Result<Written> WriteStreams(Events events, const std::string& folder,
+                             const Placement* placement = nullptr);
 
 }  // namespace ingero::import
 

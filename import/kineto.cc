@@ -4,17 +4,15 @@
 //
 // Times are microseconds with up to three decimals, since 1970 or, in later
 // versions, since "baseTimeNanoseconds".
-#include <zlib.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <istream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <streambuf>
 
 #include "base/file_error.h"
+#include "import/gz_buffer.h"
 #include "import/import.h"
 
 namespace ingero::import {
@@ -25,40 +23,6 @@ using Unsigned = nlohmann::json::number_unsigned_t;
 using Float = nlohmann::json::number_float_t;
 
 constexpr size_t kMostText = 4096;
-
-// A gzipped file, or a plain one.
-class GzBuffer : public std::streambuf {
- public:
-  explicit GzBuffer(const std::string& path)
-      : file_(gzopen(path.c_str(), "rb")) {
-    if (file_ != nullptr) gzbuffer(file_, 1 << 18);
-  }
-  ~GzBuffer() override {
-    if (file_ != nullptr) gzclose(file_);
-  }
-  bool opened() const { return file_ != nullptr; }
-  // Of the compressed file.
-  int64_t offset() const { return gzoffset(file_); }
-  // "" = nothing went wrong.
-  std::string Problem() const {
-    int error = Z_OK;
-    const char* text = gzerror(file_, &error);
-    return error == Z_OK || error == Z_STREAM_END ? "" : text;
-  }
-
- protected:
-  int_type underflow() override {
-    const int got = gzread(file_, bytes_.data(),
-                           static_cast<unsigned>(bytes_.size()));
-    if (got <= 0) return traits_type::eof();
-    setg(bytes_.data(), bytes_.data(), bytes_.data() + got);
-    return traits_type::to_int_type(*gptr());
-  }
-
- private:
-  gzFile file_;
-  std::vector<char> bytes_ = std::vector<char>(1 << 18);
-};
 
 // "1695835542514261.25" us in ns, exactly: a double has no place for that.
 std::optional<int64_t> MicrosecondsToNs(std::string_view text) {

@@ -23,6 +23,7 @@ constexpr int64_t kLongestNs = 30 * 86'400 * kSecondNs;
 // Whole microseconds are rounded, so that a call may end after the next begins.
 constexpr int64_t kRoundingNs = 2'000;
 constexpr int64_t kMostDurationNs = int64_t{1} << 47;  // of a record
+constexpr uint64_t kTickNs = 10'000'000;  // of clock_ticks_per_s
 constexpr uint64_t kNamespace = 4026531836;            // the first one's
 constexpr size_t kMostName = 2048;
 constexpr uint32_t kMostFunctions = 4096;
@@ -143,8 +144,9 @@ std::vector<Call> Ordered(const std::vector<const HostCall*>& calls) {
 
 class Writer {
  public:
-  Writer(const Events& events, const std::string& folder)
-      : events_(events), folder_(folder) {
+  Writer(const Events& events, const std::string& folder,
+         const Placement* placement)
+      : events_(events), folder_(folder), placement_(placement) {
     for (const KnownFunction& f : kFunctions) known_.emplace(f.name, &f);
   }
 
@@ -174,13 +176,17 @@ class Writer {
       return Status::Error("its times cannot be true: from " +
                            std::to_string(begin) + " to " +
                            std::to_string(end) + " ns");
-    shift_ = kFirstNs - begin;
+    shift_ = placement_ == nullptr ? kFirstNs - begin
+                                   : events_.real_ns_at_zero -
+                                         placement_->real_minus_clock_ns;
+    first_ns_ = begin + shift_;
     const int64_t real = events_.real_ns_at_zero + begin;
     real_ns_ = real > kSinceEpochNs ? real : std::time(nullptr) * kSecondNs;
     // One boot for all of a file, and another one for each file.
     boot_ = std::hash<std::string>()(events_.host + events_.source) ^
             static_cast<uint64_t>(begin) * 0x9e3779b97f4a7c15u ^
             static_cast<uint64_t>(end - begin);
+    if (placement_ != nullptr) boot_ = placement_->boot;
     return {};
   }
 
@@ -234,9 +240,13 @@ class Writer {
     for (const Call& c : ordered) first = std::min(first, c.begin);
     h.created_mono_ns = U(first);
     h.created_real_ns =
-        static_cast<uint64_t>(real_ns_ + first + shift_ - kFirstNs);
+        static_cast<uint64_t>(real_ns_ + first + shift_ - first_ns_);
     h.pid = pid;
     h.clock_ticks_per_s = 100;
+    if (placement_ != nullptr)
+      if (const auto born = placement_->born_ns.find(pid);
+          born != placement_->born_ns.end())
+        h.start_clock_ticks = static_cast<uint64_t>(born->second) / kTickNs;
     h.pid_namespace = kNamespace;
     const auto named = events_.processes.find(pid);
     const std::string name =
@@ -429,7 +439,9 @@ class Writer {
   const Events& events_;
   const std::string folder_;
   std::unordered_map<std::string_view, const KnownFunction*> known_;
+  const Placement* const placement_;
   int64_t shift_ = 0, real_ns_ = 0;
+  int64_t first_ns_ = 0;  // that of real_ns_, as written
   uint64_t boot_ = 0;
   std::unordered_map<const HostCall*, Given> given_;
   std::map<uint32_t, std::vector<std::pair<const GpuWork*, const HostCall*>>>
@@ -443,14 +455,15 @@ class Writer {
 
 }  // namespace
 
-Result<Written> WriteStreams(Events events, const std::string& folder) {
+Result<Written> WriteStreams(Events events, const std::string& folder,
+                             const Placement* placement) {
   // Without a process or a thread nothing can be joined.
   std::erase_if(events.calls, [](const HostCall& c) {
     return c.pid == 0 || c.tid == 0 || c.end < c.begin;
   });
   if (events.calls.empty())
     return Status::Error("it has no CUDA call of a known process and thread");
-  return Writer(events, folder).Run();
+  return Writer(events, folder, placement).Run();
 }
 
 }  // namespace ingero::import

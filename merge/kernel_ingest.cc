@@ -472,7 +472,9 @@ class Chains {
     using namespace loss_table;
     uint32_t on = cpu;
     switch (row[kLoss]) {
-      case INGERO_LOSS_SWITCH_RING_FULL: break;
+      case INGERO_LOSS_SWITCH_RING_FULL:
+      case INGERO_LOSS_NOT_IMPORTED:
+        break;
       // Not kept by CPU.
       case INGERO_LOSS_WRITE_FAILED:
       case INGERO_LOSS_WRITER_BEHIND:

@@ -1029,6 +1029,7 @@ TraceFacts TraceReader::facts() const {
 
   const std::vector<ProcessCoverage> coverage = ReadCoverage(*this);
   bool kernel = false, cuda = false, imports = false;
+  std::string kernel_recorder;  // "" = ingero's own
   for (const StoredStream& s : streams_) {
     f.clock_error =
         std::max(f.clock_error, NsOf(s.clock_error_ns));
@@ -1036,8 +1037,16 @@ TraceFacts TraceReader::facts() const {
     f.tracing_cost += NsOf(s.self_ns);
     const double seconds = static_cast<double>(s.span.length().value) / 1e9;
     if (s.kernel) {
-      f.streams.push_back(fmt::format("kernel: {} rows in {:.1f} s ({})",
-                                      s.events, seconds, s.file));
+      // As import/write_kernel.cc names it.
+      const bool perf = s.comm == "perf";
+      if (perf) {
+        kernel_recorder = s.comm;
+        f.companion_cost = Ns(0);  // what that one cost is not known
+      }
+      f.streams.push_back(fmt::format("kernel: {} rows in {:.1f} s ({}{})",
+                                      s.events, seconds,
+                                      perf ? "imported from perf, " : "",
+                                      s.file));
       continue;
     }
     bool imported = false;  // what that profiler cost is not known
@@ -1091,6 +1100,9 @@ TraceFacts TraceReader::facts() const {
     f.missing.push_back(
         "no CUDA stream: GPU feeding cannot be judged; " +
         (!unseen.empty() ? unseen
+         : kernel && !kernel_recorder.empty()
+             ? "import a trace of the program's CUDA calls together with what " +
+                   kernel_recorder + " recorded"
          : kernel ? "start the program with LD_PRELOAD=libingero_cuda.so, and "
                     "see that sudo, env -i or a setuid program do not drop it; "
                     "a program without a CUDA call leaves no stream"

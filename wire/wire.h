@@ -120,7 +120,10 @@ enum ingero_clock {
 	X(LOSS_UNKNOWN_KIND, 34, "unknown-kind", 1,                                                  \
 	  "records of a newer ingero were skipped; merge with that version")                         \
 	X(LOSS_NO_CLOCK, 35, "no-clock", 2,                                                          \
-	  "a stream holds no usable clock samples; its calls could not be placed in time")
+	  "a stream holds no usable clock samples; its calls could not be placed in time")           \
+	X(LOSS_NOT_IMPORTED, 36, "not-imported", 2,                                                  \
+	  "events of the scheduler are not in what was imported: perf lost them (record with "       \
+	  "larger buffers: perf record -m 16M), its text was cut, or the kernel did not show them")
 
 enum ingero_loss {
 #define X(id, value, kebab, severity, text) INGERO_##id = value,
