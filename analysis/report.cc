@@ -55,6 +55,8 @@ constexpr Ns kByCell{300'000'000'000};
 constexpr Ns kSampleReach{1'100'000'000};
 // Interrupts on a CPU below this share of the window are not worth a line.
 constexpr double kInterruptsMin = 0.05;
+// Giving up the CPU so often, and this much on it all the same, is a spin loop.
+constexpr double kYieldsPerSecond = 10'000, kYieldsMinRunning = 0.05;
 // NVML's reasons that lower a clock: power cap, slowdown, heat, power brake.
 constexpr uint64_t kClockLimits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 
@@ -140,6 +142,7 @@ class Builder {
     report_.operations = std::move(summaries.operations);
     report_.activities = std::move(summaries.activities);
     PageCosts();
+    Yields();
     if (options_.pid) {
       std::erase_if(report_.facts.coverage, [&](const CoverageFact& c) {
         return c.process != kNone && !Wanted(c.process);
@@ -569,6 +572,26 @@ class Builder {
       }
     }
     Interrupts(interrupts);
+  }
+
+  // Programs that wait by calling sched_yield over and over: waste, and a cause
+  // only where the path waited for their CPU, which the rules say.
+  void Yields() {
+    const double seconds =
+        static_cast<double>(report_.window.length().value) / 1e9;
+    for (const ProcessActivity& a : report_.activities) {
+      if (a.process == kNone ||
+          static_cast<double>(a.yielded) < kYieldsPerSecond * seconds ||
+          Ratio(a.running, report_.window.length()) < kYieldsMinRunning)
+        continue;
+      const Process& p = report_.processes[a.process];
+      report_.facts.system.push_back(
+          SanitizeForTerminal(p.name) + "/" + std::to_string(p.pid) +
+          " waits by spinning: " + FormatCount(a.yielded) +
+          " calls of sched_yield gave up its CPU, and it ran for " +
+          FormatDuration(a.running) +
+          "; where that made the GPU wait, a finding says so");
+    }
   }
 
   // Time that interrupts took from whoever ran, where it is worth a line. The
@@ -1196,7 +1219,7 @@ class Builder {
     f.coverage = Coverage(w, Tally());
     f.windows.push_back(w.facts.used);
     f.timeline.push_back(
-        {TimelineLine::Layer::kCuda, w.facts.used.begin,
+        {TimelineLine::Layer::kCuda, w.facts.used.begin - report_.window.begin,
          "The host waited in a synchronisation, or for a place in the full "
          "launch queue, for " +
              FormatDuration(w.facts.busy) + "."});

@@ -62,7 +62,7 @@ std::string Summary(const Report& r) {
           << (t.layer == TimelineLine::Layer::kSystem ? "[SYSTEM] "
               : t.layer == TimelineLine::Layer::kHost ? "[HOST] "
                                                       : "[CUDA] ")
-          << t.text << "\n";
+          << "+" << FormatDuration(t.at) << " " << t.text << "\n";
     for (const Evidence& e : f.evidence)
       out << "  evidence " << e.name << ": " << e.text << " `" << e.query
           << "`\n";

@@ -591,6 +591,7 @@ Summaries MemoryReportSource::Summarize(Interval window) const {
       a.pages += s.prev_pages;
       a.kernel += s.prev_kernel;
       a.running += s.t - last->second;
+      a.yielded += s.yielded;
     }
     last->second = s.t;
   }
