@@ -374,14 +374,6 @@ class Builder {
     }
   }
 
-  // worker_0 and worker_1 are of one kind.
-  static std::string WithoutNumber(const std::string& name) {
-    const size_t last = name.find_last_not_of("0123456789");
-    if (last == std::string::npos || last + 1 == name.size()) return name;
-    const size_t stem = name.find_last_not_of("_-:#/ ", last);
-    return stem == std::string::npos ? name : name.substr(0, stem + 1);
-  }
-
   // Since when the path ran through these processes alone until the first of
   // them ended: no batch was taken meanwhile, their end was what was awaited.
   Ns WaitedForSince(const ProcessFacts& facts,
@@ -417,7 +409,7 @@ class Builder {
           report_.window.Contains(x.first_seen) &&
           end - x.first_seen >= kShortLife &&
           context.Descends(p, facts->process))
-        by_name[WithoutNumber(x.name)].push_back({x.first_seen, end, p});
+        by_name[WithoutNumbers(x.name)].push_back({x.first_seen, end, p});
     }
     for (auto& [name, lives] : by_name) {
       std::stable_sort(lives.begin(), lives.end(),

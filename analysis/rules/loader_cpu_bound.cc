@@ -21,12 +21,6 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
              : Ns(0);
 }
 
-// "worker-12" -> "worker-".
-std::string WithoutNumbers(std::string name) {
-  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
-  return name;
-}
-
 // The processes of the loader, on the path or not: those with a name that is on
 // the path, but for numbers in it.
 std::set<ProcessIndex> LoadersOf(const Context& context,

@@ -29,15 +29,29 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       context.Top(tally.threads, 2, tally.total()) +
       " had to wait for a CPU: the program's own loader held it (" +
       context.Top(tally.culprits, 3, tally.total()) + ").";
-  Recommend(finding,
-            "Use fewer loader processes (DataLoader num_workers)" +
-                (cpus.empty() ? std::string()
-                              : ": " + cpus + ", and the main thread needs "
-                                              "one") +
-                ". Give each worker one thread (torch.set_num_threads(1), "
-                "OMP_NUM_THREADS=1), and make a batch cheaper: fetch it whole "
-                "by index (BatchSampler with __getitems__).",
-            tally.known);
+  Ns of_loaders;  // the rest: the program itself waited for them
+  for (const auto& [thread, time] : tally.threads)
+    if (context.IsLoader(thread)) of_loaders += time;
+  constexpr const char* kCheaper =
+      "fetch it whole by index (BatchSampler with __getitems__), and give each "
+      "worker one thread (torch.set_num_threads(1), OMP_NUM_THREADS=1)";
+  if (of_loaders * 2 > tally.total())
+    // They compute all that these CPUs give, however many they are.
+    Recommend(finding,
+              std::string("Make a batch cheaper, or give the loader more CPUs") +
+                  (cpus.empty() ? std::string() : " (" + cpus + ")") +
+                  ": " + kCheaper +
+                  ". Fewer loader processes (DataLoader num_workers) would save "
+                  "memory and switches, but compute as long.",
+              tally.known);
+  else
+    Recommend(finding,
+              "Use fewer loader processes (DataLoader num_workers)" +
+                  (cpus.empty() ? std::string()
+                                : ": " + cpus + ", and the main thread needs "
+                                                "one") +
+                  ". Make a batch cheaper: " + kCheaper + ".",
+              tally.known);
 }
 
 }  // namespace

@@ -269,6 +269,13 @@ std::string Context::Top(const std::map<ThreadIndex, Ns>& by, size_t count,
   return out.empty() ? "an unknown thread" : out;
 }
 
+std::string WithoutNumbers(std::string name) {
+  const std::string whole = name;
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  name.erase(name.find_last_not_of("_-:#/ ") + 1);
+  return name.empty() ? whole : name;
+}
+
 void AddEvidence(Finding* finding, std::string name, double value,
                  std::string unit, std::string text) {
   Evidence e;

@@ -113,6 +113,9 @@ struct Program {
   Ns time;
 };
 
+// "worker-12" -> "worker": processes of one kind.
+std::string WithoutNumbers(std::string name);
+
 // What rules may ask. All answers come from the trace.
 class Context {
  public:
