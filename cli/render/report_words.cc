@@ -310,6 +310,10 @@ std::string ReportWords::Advice(const analysis::Recommendation& a,
 
 std::string ReportWords::Lost(const Finding& f) const {
   if (f.lost <= Ns(0) && f.lost_at_most <= Ns(0)) return "";
+  if (f.lost <= Ns(0))
+    return fmt::format("not proved; at most {} of {} of GPU use ({})",
+                       FormatDuration(f.lost_at_most), FormatDuration(f.base),
+                       FormatPercent(f.lost_at_most, f.base));
   return fmt::format("{} of {} of GPU use ({})", FromTo(f.lost, f.lost_at_most),
                      FormatDuration(f.base), FormatPercent(f.lost, f.base));
 }
