@@ -84,69 +84,84 @@ Status ListenError(const std::string& where, int error) {
 
 }  // namespace
 
-std::string MetricsText(const Figures& f) {
-  std::string text;
-  const auto family = [&](std::string_view name, std::string_view type,
-                          std::string_view help) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
+std::vector<MetricFamily> MetricFamilies(const Figures& f) {
+  std::vector<MetricFamily> all;
+  const auto family = [&](const char* name, bool counter, const char* unit,
+                          const char* help, const char* label = "") {
+    all.push_back({name, counter, unit, help, label, {}});
   };
-  const auto one = [&](std::string_view name, std::string_view type,
-                       std::string_view help, auto value) {
-    family(name, type, help);
-    text += fmt::format("{} {}\n", name, value);
+  const auto point = [&](MetricValue value, std::string label_value = "") {
+    all.back().points.push_back({std::move(label_value), value});
   };
-  family("ingero_build_info", "gauge", "Version of ingero-kprobe.");
-  text += "ingero_build_info{version=\"" INGERO_VERSION "\"} 1\n";
-  one("ingero_recording_seconds", "gauge", "For how long this one records.",
+  const auto one = [&](const char* name, bool counter, const char* unit,
+                       const char* help, MetricValue value) {
+    family(name, counter, unit, help);
+    point(value);
+  };
+  family("ingero_build_info", false, "1", "Version of ingero-kprobe.",
+         "version");
+  point(uint64_t{1}, INGERO_VERSION);
+  one("ingero_recording_seconds", false, "s", "For how long this one records.",
       Seconds(f.recording));
-  one("ingero_switches_seen_total", "counter",
+  one("ingero_switches_seen_total", true, "{switch}",
       "Context switches that happened.", f.switches_seen);
-  one("ingero_switches_recorded_total", "counter",
+  one("ingero_switches_recorded_total", true, "{switch}",
       "Context switches handed to the stream file.", f.switches_recorded);
-  one("ingero_switches_left_out_total", "counter",
+  one("ingero_switches_left_out_total", true, "{switch}",
       "Context switches of others, not recorded as --tree asks.",
       f.switches_left_out);
-  one("ingero_wakes_total", "counter",
+  one("ingero_wakes_total", true, "{wake}",
       "Recorded switches to a thread that had been woken.", f.wakes);
-  one("ingero_pages_allocated_total", "counter",
+  one("ingero_pages_allocated_total", true, "{page}",
       "Pages that the threads of recorded switches were given.", f.pages);
-  one("ingero_task_events_total", "counter",
+  one("ingero_task_events_total", true, "{event}",
       "Forks, execs, exits and the like written to the stream file.",
       f.task_events);
-  family("ingero_lost_total", "counter",
-         "What is missing from the stream file, by kind (docs/formats.md).");
+  family("ingero_lost_total", true, "{event}",
+         "What is missing from the stream file, by kind (docs/formats.md).",
+         "kind");
   for (const LossKind& kind : kLosses) {
     if (!OfKernel(kind.loss)) continue;
     const auto it = f.lost.find(kind.loss);
-    text += fmt::format("ingero_lost_total{{kind=\"{}\"}} {}\n", kind.name,
-                        it == f.lost.end() ? 0 : it->second);
+    point(it == f.lost.end() ? 0 : it->second, kind.name);
   }
-  one("ingero_written_bytes_total", "counter", "Bytes of the stream file.",
+  one("ingero_written_bytes_total", true, "By", "Bytes of the stream file.",
       f.bytes_written);
-  family(
-      "ingero_cuda_processes", "gauge",
-      "Running processes that have a CUDA library, by whether the shim is in "
-      "them.");
-  text += fmt::format(
-      "ingero_cuda_processes{{shim=\"yes\"}} {}\n"
-      "ingero_cuda_processes{{shim=\"no\"}} {}\n",
-      f.cuda_with_shim, f.cuda_without_shim);
-  family("ingero_probe_seconds_total", "counter",
+  family("ingero_cuda_processes", false, "{process}",
+         "Running processes that have a CUDA library, by whether the shim is "
+         "in them.",
+         "shim");
+  point(f.cuda_with_shim, "yes");
+  point(f.cuda_without_shim, "no");
+  family("ingero_probe_seconds_total", true, "s",
          "CPU time that the probes took of all programs: estimated from their "
-         "switches, and measured where sysctl kernel.bpf_stats_enabled is 1.");
-  text += fmt::format("ingero_probe_seconds_total{{source=\"estimate\"}} {}\n",
-                      Seconds(f.probes));
-  if (f.probes_measured)
-    text += fmt::format("ingero_probe_seconds_total{{source=\"kernel\"}} {}\n",
-                        Seconds(*f.probes_measured));
-  one("ingero_own_cpu_seconds_total", "counter",
+         "switches, and measured where sysctl kernel.bpf_stats_enabled is 1.",
+         "source");
+  point(Seconds(f.probes), "estimate");
+  if (f.probes_measured) point(Seconds(*f.probes_measured), "kernel");
+  one("ingero_own_cpu_seconds_total", true, "s",
       "CPU time of ingero-kprobe itself.", Seconds(f.own_cpu));
   if (!f.gpu_percent.empty()) {
-    family("ingero_gpu_utilization_ratio", "gauge",
-           "Part of the time in which a kernel ran, as NVML last told.");
+    family("ingero_gpu_utilization_ratio", false, "1",
+           "Part of the time in which a kernel ran, as NVML last told.", "gpu");
     for (const auto& [gpu, percent] : f.gpu_percent)
-      text += fmt::format("ingero_gpu_utilization_ratio{{gpu=\"{}\"}} {}\n",
-                          gpu, static_cast<double>(percent) / 100);
+      point(static_cast<double>(percent) / 100, std::to_string(gpu));
+  }
+  return all;
+}
+
+std::string MetricsText(const Figures& f) {
+  std::string text;
+  for (const MetricFamily& m : MetricFamilies(f)) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", m.name, m.help,
+                        m.counter ? "counter" : "gauge");
+    for (const MetricPoint& p : m.points) {
+      text += m.name;
+      if (*m.label != '\0')
+        text += fmt::format("{{{}=\"{}\"}}", m.label, p.label_value);
+      std::visit([&](auto value) { text += fmt::format(" {}\n", value); },
+                 p.value);
+    }
   }
   return text;
 }

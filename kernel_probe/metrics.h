@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "base/file.h"
@@ -41,6 +42,22 @@ struct Figures {
   std::optional<Ns> probes_measured;  // where the kernel was told to
   std::vector<std::pair<uint64_t, uint64_t>> gpu_percent;  // by GPU
 };
+
+// The figures as metrics: the one list that Prometheus and OTLP get.
+using MetricValue = std::variant<uint64_t, double>;
+struct MetricPoint {
+  std::string label_value;
+  MetricValue value;
+};
+struct MetricFamily {
+  const char* name;
+  bool counter;      // else a gauge
+  const char* unit;  // UCUM, as OTLP has it
+  const char* help;
+  const char* label;  // "" = none, and one point
+  std::vector<MetricPoint> points;
+};
+std::vector<MetricFamily> MetricFamilies(const Figures& figures);
 
 // The text of /metrics.
 std::string MetricsText(const Figures& figures);

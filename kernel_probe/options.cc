@@ -45,6 +45,7 @@ Examples:
   sudo ingero-kprobe --buffer 16M         where losses were shown
   sudo ingero-kprobe --tree train.py      of a busy host, one job only
   sudo ingero-kprobe --metrics 127.0.0.1:9753    for Prometheus, at /metrics
+  sudo ingero-kprobe --otlp http://127.0.0.1:4318    for OpenTelemetry
   sudo ingero-kprobe --check              does it work on this kernel?
   sudo ingero-kprobe --ready-file /tmp/ready &   for scripts
 
@@ -159,7 +160,7 @@ Status CheckReadyFile(const std::string& path) {
 ParsedArgs ParseArgs(int argc, char** argv) {
   ParsedArgs parsed;
   Options& o = parsed.options;
-  std::string duration, buffer, pages, metrics;
+  std::string duration, buffer, pages, metrics, otlp, otlp_every;
   std::vector<std::string> trees;
   CLI::App app("Kernel companion of ingero: who runs, who waits, and for what.",
                "ingero-kprobe");
@@ -201,6 +202,18 @@ ParsedArgs ParseArgs(int argc, char** argv) {
                  "a token in INGERO_METRICS_TOKEN, which clients send as "
                  "'Authorization: Bearer ...'")
       ->type_name("HOST:PORT");
+  auto* const with_otlp = app.add_option(
+      "--otlp", otlp,
+      "Send the same figures to an OpenTelemetry collector (OTLP/HTTP, JSON; "
+      "without TLS) while recording. Default: "
+      "OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318; headers: "
+      "OTEL_EXPORTER_OTLP_HEADERS");
+  with_otlp->type_name("URL")->expected(0, 1);
+  auto* const otlp_often =
+      app.add_option("--otlp-every", otlp_every,
+                     "How often (default: OTEL_METRIC_EXPORT_INTERVAL in ms, "
+                     "else 10s)")
+          ->type_name("TIME");
   app.add_flag("--quiet", o.quiet,
                "Only errors, losses and the line 'recording'");
   app.add_flag("--verbose", o.verbose, "Also what libbpf says");
@@ -243,6 +256,24 @@ ParsedArgs ParseArgs(int argc, char** argv) {
                                  "send as 'Authorization: Bearer ...', or use "
                                  "127.0.0.1"));
     o.metrics = *address;
+  }
+  if (otlp_often->count() > 0 && with_otlp->count() == 0)
+    return usage("--otlp-every", Status::Error("needs --otlp"));
+  if (with_otlp->count() > 0) {
+    auto to = ParseOtlp(otlp, [](const char* name) -> const char* {
+      return std::getenv(name);
+    });
+    if (!to.ok()) return usage("--otlp", to.status());
+    o.otlp = std::move(*to);
+    if (!otlp_every.empty()) {
+      auto every = ParseDuration(otlp_every);
+      if (!every.ok()) return usage("--otlp-every", every.status());
+      if (*every < kSecond / 10 || *every > kSecond * 86'400)
+        return usage("--otlp-every",
+                     Status::Error("'" + otlp_every +
+                                   "' is not between 100ms and 24h"));
+      o.otlp->every = *every;
+    }
   }
   if (!duration.empty()) {
     auto d = ParseDuration(duration);

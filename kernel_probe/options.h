@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "kernel_probe/loader.h"
+#include "kernel_probe/otlp.h"
 
 namespace ingero::kernel_probe {
 
@@ -32,6 +33,7 @@ struct Options {
   bool supervised = false;
   std::optional<HttpAddress> metrics;
   std::string metrics_token;  // who asks must send it; "": anybody may ask
+  std::optional<OtlpOptions> otlp;
   bool quiet = false;
   bool verbose = false;
   std::string note;  // what was changed, to be said; "" if nothing

@@ -24,6 +24,7 @@
 #include "kernel_probe/loader.h"
 #include "kernel_probe/losses.h"
 #include "kernel_probe/metrics.h"
+#include "kernel_probe/otlp.h"
 #include "kernel_probe/output.h"
 #include "kernel_probe/preflight.h"
 #include "kernel_probe/proc.h"
@@ -138,6 +139,7 @@ class Recorder {
   uint64_t LeftOut() const;
   void ShowStatus(uint64_t now);
   void TellSupervisor() const;
+  Figures FiguresAt(uint64_t now) const;
   void PublishFigures(uint64_t now);
   // Missing from the stream so far.
   uint64_t LostRows() const {
@@ -154,6 +156,7 @@ class Recorder {
   std::unique_ptr<LossReader> loss_reader_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<MetricsServer> metrics_;  // null: not asked for
+  std::unique_ptr<OtlpExporter> otlp_;      // likewise
   RecordingFacts facts_;
   LossBook losses_;
   std::vector<ingero_ring_task> early_;  // task events before TaskLog runs
@@ -255,6 +258,9 @@ Status Recorder::Start() {
   }
   if (metrics_)
     std::fprintf(stderr, "metrics: %s\n", metrics_->url().c_str());
+  if (options_.otlp)
+    std::fprintf(stderr, "metrics: sent to %s\n",
+                 SanitizeForTerminal(options_.otlp->url()).c_str());
   std::fprintf(stderr, "recording\n");
   begin_cpu_s_ = CpuSeconds();
   if (setpriority(PRIO_PROCESS, 0, kReaderNice) != 0) {
@@ -279,10 +285,10 @@ Status Recorder::Start() {
                                probe.skipped + " (missing: " + probe.without +
                                ")");
   sampler_->Start(facts_, std::move(nvml), std::move(xids));
-  if (metrics_) {
-    PublishFigures(NowNs());
-    metrics_->Start();
-  }
+  if (options_.otlp) otlp_ = std::make_unique<OtlpExporter>(*options_.otlp);
+  PublishFigures(NowNs());
+  if (metrics_) metrics_->Start();
+  if (otlp_) otlp_->Start();
   if (options_.supervised) TellSupervisor();
   live_ = !options_.quiet && isatty(STDERR_FILENO) == 1;
   return {};
@@ -343,7 +349,7 @@ void Recorder::Loop() {
                      SanitizeForTerminal(output_.path).c_str());
       }
       if (live_) ShowStatus(now);
-      if (metrics_) PublishFigures(now);
+      PublishFigures(now);
       if (options_.supervised && now >= tell_at) {
         TellSupervisor();
         tell_at = now + kTellNs;
@@ -376,6 +382,8 @@ Status Recorder::Finish() {
   losses_.Flush(writer_.get());
   const uint64_t end_ns = NowNs();
   const Status written = writer_->Finish();
+  std::string not_sent;
+  if (otlp_) not_sent = otlp_->Finish(FiguresAt(end_ns));
 
   if (live_) std::fprintf(stderr, "\r\033[K");
   const double seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
@@ -396,6 +404,9 @@ Status Recorder::Finish() {
       left_out.c_str(), FormatBytes(writer_->bytes_written()).c_str(),
       FormatPercent((CpuSeconds() - begin_cpu_s_) / seconds).c_str(), output_.path.c_str());
   Say(line);
+  if (!not_sent.empty())
+    std::fprintf(stderr, "ingero-kprobe: --otlp: %s\n",
+                 SanitizeForTerminal(not_sent).c_str());
   for (const auto& [loss, count] : losses_.totals())
     std::fprintf(stderr, "ingero-kprobe: %s times: %s\n",
                  FormatCount(count).c_str(), LossText(loss));
@@ -415,6 +426,13 @@ uint64_t Recorder::LeftOut() const {
 }
 
 void Recorder::PublishFigures(uint64_t now) {
+  if (!metrics_ && !otlp_) return;
+  const Figures f = FiguresAt(now);
+  if (metrics_) metrics_->Publish(f);
+  if (otlp_) otlp_->Publish(f);
+}
+
+Figures Recorder::FiguresAt(uint64_t now) const {
   Figures f;
   f.recording = Ns(static_cast<int64_t>(now - begin_ns_));
   for (int cpu = 0; cpu < loader_->cpus(); ++cpu)
@@ -436,7 +454,7 @@ void Recorder::PublishFigures(uint64_t now) {
   for (const ProbeState& probe : loader_->States()) measured += probe.run_ns;
   if (measured > 0) f.probes_measured = Ns(static_cast<int64_t>(measured));
   f.gpu_percent = sampler_->gpu_percent();
-  metrics_->Publish(f);
+  return f;
 }
 
 void Recorder::TellSupervisor() const {
