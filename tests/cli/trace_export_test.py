@@ -406,6 +406,35 @@ class KeptStoreTest(Exported, unittest.TestCase):
     def test_every_format(self):
         self.check_all(OPTIONS.store)
 
+    def test_perfettos_own_schema_knows_all_of_it(self):
+        """No field that its protobuf has not, or has with another type: such a
+        one is skipped in silence, and is missing on the screen."""
+        try:
+            from google.protobuf.unknown_fields import UnknownFieldSet
+            from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+        except ImportError as e:
+            self.skipTest(f"{e} (pip install perfetto)")
+        out = ingero("export", "--db", OPTIONS.store, "--format", "perfetto",
+                     "--since", "2s", "-o", "-").stdout
+        trace = perfetto_trace_pb2.Trace()
+        self.assertEqual(trace.ParseFromString(out), len(out))
+        self.assertGreater(len(trace.packet), 1000)
+
+        def walk(message):
+            self.assertEqual(
+                [u.field_number for u in UnknownFieldSet(message)], [],
+                message.DESCRIPTOR.full_name)
+            for field, value in message.ListFields():
+                if field.message_type is None:
+                    continue
+                try:
+                    messages = iter(value)
+                except TypeError:
+                    messages = [value]
+                for inner in messages:
+                    walk(inner)
+        walk(trace)
+
     def test_a_window(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "part")
