@@ -169,6 +169,23 @@ static void note_odd(const char *setting, const char *because)
 	odd_because = because;
 }
 
+/* The first of them; what is no letter of a name is shown as '?'. */
+static void note_unknown_class(const char *word, size_t n)
+{
+	static char because[96];
+	static const char start[] = "knows no class '", end[] = "'; see docs/environment.md";
+	char *to = because;
+
+	if (n > sizeof(because) - sizeof(start) - sizeof(end))
+		n = sizeof(because) - sizeof(start) - sizeof(end);
+	memcpy(to, start, sizeof(start) - 1);
+	to += sizeof(start) - 1;
+	for (size_t i = 0; i < n; i++)
+		*to++ = word[i] > ' ' && word[i] < 0x7f ? word[i] : '?';
+	memcpy(to, end, sizeof(end));
+	note_odd("INGERO_APIS", because);
+}
+
 void ingero_complain(const char *what, const char *why)
 {
 	say("ingero: CUDA calls are not recorded: ", what, why);
@@ -205,8 +222,8 @@ static void choose_classes(void)
 		for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
 			if (strlen(classes[i].name) == n && strncmp(word, classes[i].name, n) == 0)
 				bits = 1ULL << classes[i].value;
-		if (!bits && n)
-			note_odd("INGERO_APIS", "names an unknown class; see docs/environment.md");
+		if (!bits && n && !odd_setting)
+			note_unknown_class(word, n);
 		/* The first that is named takes the place of the usual ones. */
 		if (bits & ~libraries && !chosen) {
 			chosen = true;

@@ -446,6 +446,15 @@ print(child, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         done = self.client("linked", 1, env={"INGERO_CLOCK": "sundial"})
         self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertIn("INGERO_CLOCK", done.stderr)
+        # Which of the words it does not know, however long.
+        for words, said in (("launch,snyc,alloc,cpoy", "'snyc'"),
+                            ("-lunch", "'lunch'"),
+                            ("a\033[2Jb", "'a?[2Jb'"),
+                            ("x" * 5000, "'" + "x" * 30)):
+            done = self.client("linked", 1, env={"INGERO_APIS": words})
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn("INGERO_APIS: knows no class " + said, done.stderr)
+            self.assertIn("; see docs/environment.md", done.stderr)
 
     def test_getters_are_left_out_and_counted(self):
         self.client("getter", 1000)
