@@ -19,9 +19,21 @@ show() { printf '$ %s\n' "$*"; }
 say "1. Install what is missing, build into ${build#"$root"/}"
 "$root/cmake/setup.sh"
 log=$(mktemp)
-if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+{ cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DINGERO_BUILD_TESTS=OFF -DINGERO_BUILD_BENCH=OFF &&
-  cmake --build "$build"; } >"$log" 2>&1; then
+  cmake --build "$build"; } >"$log" 2>&1 &
+building=$!
+trap 'kill "$building" 2>/dev/null || true; rm -f "$log"' EXIT
+# Minutes on a small machine: what it is at, every half minute.
+for ((second = 1; ; ++second)); do
+  sleep 1
+  kill -0 "$building" 2>/dev/null || break
+  if ((second % 30 == 0)); then
+    printf '   %d s: %.70s\n' "$second" "$(tail -n 1 "$log")"
+  fi
+done
+trap - EXIT
+if ! wait "$building"; then
   tail -n 30 "$log" >&2
   echo "demo: the build failed; all of its output is in $log" >&2
   exit 1
