@@ -586,7 +586,8 @@ class Reader {
         // Until its chain says more.
         e.flags = e.kind == SchedEvent::kWakeNew
                       ? INGERO_WAKE_NEW
-                  : head.tid == 0 || CarriesInterrupts(head.comm)
+                  : e.kind == SchedEvent::kWaking &&
+                          (head.tid == 0 || CarriesInterrupts(head.comm))
                       ? INGERO_WAKE_IRQ
                       : INGERO_WAKE_UNKNOWN;
       }
@@ -713,10 +714,11 @@ class Reader {
               (e.flags & ~INGERO_PREV_PREEMPTED) | INGERO_PREV_YIELDED);
         out_->chains |= chain_.entry;
       } else if (e.flags & INGERO_WAKE_UNKNOWN) {
-        if (chain_.interrupt)
-          e.flags = INGERO_WAKE_IRQ;
-        else if (chain_.entry)
+        // A wakeup is carried to another CPU by an interrupt, whoever woke.
+        if (!chain_.interrupt && chain_.entry)
           e.flags = 0;
+        else if (chain_.interrupt && e.kind == SchedEvent::kWaking)
+          e.flags = INGERO_WAKE_IRQ;
         out_->chains |= chain_.entry;
       }
     }

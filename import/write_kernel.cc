@@ -79,6 +79,7 @@ struct Life {
   uint32_t parent = kNobody;  // tid
   uint32_t name = 0;          // last seen
   int64_t born = INT64_MIN;   // INT64_MIN = before the recording
+  int64_t seen = INT64_MIN;   // first on a CPU, leaving one, or woken
   bool dead = false, kernel = false;
   bool ran = false;        // it was seen on a CPU, or leaving one
   bool runnable = false;   // it left its CPU without going to sleep
@@ -145,6 +146,9 @@ class Builder {
     if (at == current_.end()) return NewLife(tid, INT64_MIN);
     return lives[at->second].dead ? NewLife(tid, t) : at->second;
   }
+  static void Saw(Life* life, int64_t t) {
+    if (life->seen == INT64_MIN) life->seen = t;
+  }
   void Named(uint32_t life, int64_t t, uint32_t name) {
     Life& l = lives[life];
     if (name == l.name || name == 0) return;
@@ -188,6 +192,7 @@ void Builder::OnSwitch(const SchedEvent& e) {
   if (e.tid != 0) {
     row.prev = Alive(e.tid, e.t);
     Life& prev = lives[row.prev];
+    Saw(&prev, e.t);
     prev.ran = true;
     prev.runnable = e.state == INGERO_TASK_RUNNING;
     prev.dead = (e.flags & INGERO_PREV_DEAD) != 0;
@@ -200,6 +205,7 @@ void Builder::OnSwitch(const SchedEvent& e) {
     row.next = Alive(e.other, e.t);
     Named(row.next, e.t, e.other_name);
     Life& next = lives[row.next];
+    Saw(&next, e.t);
     // A wake that found it runnable ended no sleep.
     if (next.wake != INT64_MIN && !(next.ran && next.runnable)) {
       row.wake = next.wake;
@@ -230,6 +236,7 @@ void Builder::OnWake(const SchedEvent& e) {
     if (e.self_tgid != kNobody) lives[self].tgid = e.self_tgid;
   }
   Life& l = lives[life];
+  Saw(&l, e.t);
   if (e.kind == SchedEvent::kWakeup && l.waking) return;
   l.waking = e.kind != SchedEvent::kWakeup;
   l.wake = e.t;
@@ -424,7 +431,11 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
     if (r->event == INGERO_TASK_EVENT_RENAME) first_name[r->life] = r->more;
   for (uint32_t i = 0; i < built.lives.size(); ++i) {
     const Life& l = built.lives[i];
-    tasks.push_back({l.born == INT64_MIN ? built.begin : l.born,
+    // Who comes without a wake was runnable since the recording began, for
+    // merge: not so where wakes are not recorded.
+    const int64_t since = events.wakes ? built.begin
+                                       : std::max(l.seen, built.begin);
+    tasks.push_back({l.born == INT64_MIN ? since : l.born,
                      l.born == INT64_MIN ? INGERO_TASK_EVENT_EXISTING
                                          : INGERO_TASK_EVENT_FORK,
                      i, first_name[i], 0});

@@ -238,6 +238,17 @@ TEST(PerfText, CallChainsTellWhoWokeAndWhereItSleeps) {
   EXPECT_EQ(One(dir, "ksoftirqd/1 17 [001] 2.000000: sched:sched_waking: comm=b "
                      "pid=9 prio=120 target_cpu=001\n").flags,
             INGERO_WAKE_IRQ);
+  // Where it becomes runnable, an interrupt only carries the news.
+  const std::string wakeup =
+      "a 7 [001] 2.000000: sched:sched_wakeup: comm=b pid=9 prio=120 "
+      "target_cpu=001\n";
+  EXPECT_EQ(One(dir, "swapper 0 [001] 2.000000: sched:sched_wakeup: comm=b "
+                     "pid=9 prio=120 target_cpu=001\n").flags,
+            INGERO_WAKE_UNKNOWN);
+  EXPECT_EQ(One(dir, wakeup + "\tffffffff82 sysvec_call_function_single\n\n")
+                .flags,
+            INGERO_WAKE_UNKNOWN);
+  EXPECT_EQ(One(dir, wakeup + "\tffffffff82 do_syscall_64+0x71\n\n").flags, 0);
   SchedEvent e = One(dir, Switch("2.000000", "001", "7", "S", "8") +
                               "\tffffffff81 __schedule+0x2e ([kernel])\n"
                               "\tffffffff82 __x64_sys_futex+0x1 ([kernel])\n"

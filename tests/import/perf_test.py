@@ -145,6 +145,13 @@ class FilesTest(Case):
         explained = self.words("explain", "--db", "w.store")
         self.assertIn("sched_waking: not in the text", explained)
         self.assertIn("who woke whom was not recorded", explained)
+        # Nothing is called waiting for a CPU but what was put off one.
+        put_off = {r["prev_tid"] for r in self.rows(
+            "w.store", "SELECT DISTINCT prev_tid FROM switches WHERE "
+                       "preempted = 1")}
+        for tid, states in self.threads("w.store").items():
+            if tid not in put_off:
+                self.assertEqual(states["runnable_ns"], 0, states)
 
     def test_both_sides_of_one_time_are_joined(self):
         trace = os.path.join(FIXTURES, "joined.json")
