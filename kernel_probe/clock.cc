@@ -3,12 +3,9 @@
 
 #include <x86intrin.h>
 
-#include <cstdio>
 #include <ctime>
-#include <sstream>
-#include <string>
 
-#include "base/file.h"
+#include "base/stream_header.h"
 
 namespace ingero::kernel_probe {
 namespace {
@@ -22,27 +19,9 @@ uint64_t Read(clockid_t clock) {
          static_cast<uint64_t>(t.tv_nsec);
 }
 
-int64_t ReadMonotonicOffset() {
-  auto text = ReadWholeFile("/proc/self/timens_offsets");
-  if (!text.ok()) return 0;
-  std::istringstream in(*text);
-  std::string clock;
-  int64_t s, ns;
-  while (in >> clock >> s >> ns)
-    if (clock == "monotonic") return s * 1'000'000'000 + ns;
-  return 0;
-}
-
 }  // namespace
 
-int64_t MonotonicOffsetNs() {
-  static const int64_t offset = ReadMonotonicOffset();
-  return offset;
-}
-
-uint64_t NowNs() {
-  return Read(CLOCK_MONOTONIC) - static_cast<uint64_t>(MonotonicOffsetNs());
-}
+uint64_t NowNs() { return HostNowNs(); }
 
 uint64_t RealNs() { return Read(CLOCK_REALTIME); }
 

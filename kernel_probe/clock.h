@@ -11,8 +11,6 @@
 
 namespace ingero::kernel_probe {
 
-// Own CLOCK_MONOTONIC minus the host's; 0 outside time namespaces.
-int64_t MonotonicOffsetNs();
 // Host CLOCK_MONOTONIC.
 uint64_t NowNs();
 uint64_t RealNs();

@@ -183,21 +183,4 @@ std::string ExeAndCommand(uint32_t pid, uint64_t start_ns) {
   return text;
 }
 
-void ReadBootId(uint8_t (&boot_id)[16]) {
-  std::fill(std::begin(boot_id), std::end(boot_id), uint8_t{0});
-  auto text = ReadWholeFile("/proc/sys/kernel/random/boot_id");
-  if (!text.ok()) return;
-  size_t nibble = 0;
-  for (char c : *text) {
-    int v;
-    if (c >= '0' && c <= '9') v = c - '0';
-    else if (c >= 'a' && c <= 'f') v = c - 'a' + 10;
-    else continue;
-    if (nibble >= 32) break;
-    boot_id[nibble / 2] =
-        static_cast<uint8_t>(boot_id[nibble / 2] << 4 | v);
-    ++nibble;
-  }
-}
-
 }  // namespace ingero::kernel_probe

@@ -62,9 +62,6 @@ std::string ExeAndCommand(uint32_t pid, uint64_t start_ns);
 inline constexpr size_t kMaxCommandBytes = 4096;
 std::string CommandText(std::string_view cmdline);
 
-// Zeros where there is none.
-void ReadBootId(uint8_t (&boot_id)[16]);
-
 }  // namespace ingero::kernel_probe
 
 #endif  // INGERO_KERNEL_PROBE_PROC_H_

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_probe/stream_writer.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,14 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 
-#include "base/stream_check.h"
+#include "base/stream_header.h"
 #include "base/tables.h"
-#include "base/task_stat.h"
 #include "kernel_probe/clock.h"
-#include "kernel_probe/proc.h"
 
 namespace ingero::kernel_probe {
 namespace {
@@ -37,31 +33,7 @@ uint64_t BytesOf(const Rows& rows) {
 }  // namespace
 
 ingero_stream_header MakeStreamHeader() {
-  ingero_stream_header h{};
-  h.magic = INGERO_MAGIC_KERNEL;
-  h.major = INGERO_WIRE_MAJOR;
-  h.minor = INGERO_WIRE_MINOR;
-  h.header_bytes = INGERO_HEADER_BYTES;
-  h.clock = INGERO_CLOCK_MONOTONIC;
-  while (h.stream_id == 0)
-    if (getrandom(&h.stream_id, sizeof(h.stream_id), 0) < 0)
-      h.stream_id = NowNs() ^ static_cast<uint64_t>(getpid()) << 40;
-  ReadBootId(h.boot_id);
-  h.monotonic_offset_ns = MonotonicOffsetNs();
-  h.created_mono_ns = NowNs() + static_cast<uint64_t>(h.monotonic_offset_ns);
-  h.created_real_ns = RealNs();
-  h.pid = static_cast<uint32_t>(getpid());
-  h.parent_pid = static_cast<uint32_t>(getppid());
-  h.uid = getuid();
-  h.clock_ticks_per_s = static_cast<uint32_t>(sysconf(_SC_CLK_TCK));
-  if (auto own = ReadTaskStat(h.pid)) h.start_clock_ticks = own->start_ticks;
-  struct stat st;
-  if (stat("/proc/self/ns/pid", &st) == 0) h.pid_namespace = st.st_ino;
-  std::snprintf(h.comm, sizeof(h.comm), "ingero-kprobe");
-  gethostname(h.host, sizeof(h.host) - 1);
-  std::snprintf(h.tool_version, sizeof(h.tool_version), "%s", INGERO_VERSION);
-  SealStreamHeader(&h);
-  return h;
+  return ingero::MakeStreamHeader(INGERO_MAGIC_KERNEL, "ingero-kprobe");
 }
 
 StreamWriter::StreamWriter(Fd file, uint64_t queue_bytes)
