@@ -135,7 +135,9 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
     "any; text: the kernel event that is not recorded, why, and what is "    \
     "missing for it")                                                        \
   X(kRecorder, 45, "ingero.recorder", "1",                                   \
-    "text: what recorded the scheduler; no such sample = ingero-kprobe")
+    "text: what recorded the scheduler; no such sample = ingero-kprobe")     \
+  X(kCodeCpuNs, 46, "code.cpu", "ns, of the sampler of code",                \
+    "looks a second that were asked for")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,
@@ -178,6 +180,60 @@ inline constexpr Column kColumns[] = {{"t_ns", kDelta},
 static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{6, "allocations", kColumns, false};
 }  // namespace allocation_table
+
+// ---- written by the sampler of code (code_sampler/) -----------------------
+
+// Where the threads of a program were in its code. owner = 0. Sorted by time.
+namespace code_read_table {
+enum Col : size_t {
+  kT, kPid, kTid,  // in the pid namespace of the stream's writer
+  kPlace,          // id of code_places: the innermost line of the user's own
+  kInnermost,      // likewise: where it was
+  kKind,           // enum CodeKind
+  kState,          // enum CodeState
+  kCount
+};
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},   {"pid", kDelta},
+                                      {"tid", kDelta},    {"place", kDelta},
+                                      {"innermost", kDelta}, {"kind", kPlain},
+                                      {"state", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{7, "code_read", kColumns, false};
+}  // namespace code_read_table
+
+// On disk: append.
+enum class CodeKind : uint8_t {
+  kPython = 1,
+  kNative = 2,  // not written yet
+};
+
+// What the thread did, as /proc said at that moment. On disk: append.
+enum class CodeState : uint8_t {
+  kUnknown = 0,
+  kRunning = 1,  // or waited for a CPU
+  kAsleep = 2,
+  kBlocked = 3,  // uninterruptible: disk and the like
+};
+
+// What the ids of code_read mean; a place precedes or follows its first use.
+// owner = 0. text = file NUL function.
+namespace code_place_table {
+enum Col : size_t {
+  kT, kPlace,
+  kLine,   // 0 = not known
+  kFlags,  // CodePlaceFlag
+  kCount
+};
+enum CodePlaceFlag : uint64_t {
+  kUser = 1,  // the user's own code, not of Python or an installed package
+};
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},
+                                      {"place", kDelta},
+                                      {"line", kPlain},
+                                      {"flags", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{8, "code_places", kColumns, true};
+}  // namespace code_place_table
 
 // ---- written by merge ---------------------------------------------------
 
@@ -401,6 +457,25 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{29, "sched_minutes", kColumns, false};
 }  // namespace sched_minutes_table
 
+// Where threads were in their code: code_read, joined with what they did. owner
+// = process index. Sorted by time.
+namespace code_table {
+enum Col : size_t {
+  kT, kTid,
+  kPlace, kInnermost,  // row of code_lines (merge/schema.h)
+  kKind,               // enum CodeKind
+  kState,              // enum CodeState
+  kFunc,  // of the outermost CUDA call that the thread was in, plus 1; 0 = none
+  kCount
+};
+inline constexpr Column kColumns[] = {{"t_ns", kDelta},  {"tid", kDelta},
+                                      {"place", kDelta}, {"innermost", kDelta},
+                                      {"kind", kPlain},  {"state", kPlain},
+                                      {"func", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{30, "code_samples", kColumns, false};
+}  // namespace code_table
+
 inline constexpr std::array kAllTables = {
     &switch_table::kSchema,   &task_table::kSchema,
     &sample_table::kSchema,   &loss_table::kSchema,
@@ -412,7 +487,8 @@ inline constexpr std::array kAllTables = {
     &nvtx_table::kSchema,     &step_table::kSchema,
     &path_seconds_table::kSchema, &feed_seconds_table::kSchema,
     &op_minutes_table::kSchema, &gpu_activity_table::kSchema,
-    &sched_minutes_table::kSchema};
+    &sched_minutes_table::kSchema, &code_read_table::kSchema,
+    &code_place_table::kSchema, &code_table::kSchema};
 
 // nullptr where no table has this id.
 constexpr const TableSchema* FindTable(uint16_t id) {

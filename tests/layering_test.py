@@ -15,6 +15,7 @@ ARROWS = {
     "wire": set(),
     "base": {"wire"},
     "preload": {"wire"},
+    "code_sampler": {"wire", "base"},
     "bpf": {"wire"},
     "kernel_probe": {"wire", "base", "bpf"},
     "analysis": {"base"},
@@ -22,7 +23,8 @@ ARROWS = {
     # Of the shim: what it knows of CUDA's functions, cuda_api.def.
     "import": {"wire", "base", "preload"},
     "query": {"wire", "base", "analysis", "merge"},
-    "cli": {"wire", "base", "analysis", "merge", "query", "import"},
+    "cli": {"wire", "base", "analysis", "merge", "query", "import",
+            "code_sampler"},
     "examples": set(),
 }
 # Free: they look at everything.

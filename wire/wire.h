@@ -38,7 +38,8 @@
  * and the fixed part of the stream header carry CRC-32Cs.
  *
  * A kernel stream file is a struct ingero_stream_header (padded to
- * header_bytes) followed by coded blocks; see base/block_codec.h.
+ * header_bytes) followed by coded blocks; see base/block_codec.h. So is a code
+ * stream file: where Python code was, as seen from outside.
  */
 #ifndef INGERO_WIRE_H
 #define INGERO_WIRE_H
@@ -51,6 +52,7 @@
 
 #define INGERO_MAGIC_CUDA 0x3141445543474e49ULL   /* "INGCUDA1" */
 #define INGERO_MAGIC_KERNEL 0x314e524b47474e49ULL /* "INGGKRN1" */
+#define INGERO_MAGIC_CODE 0x3145444f43474e49ULL   /* "INGCODE1" */
 #define INGERO_MAGIC_BLOCK 0x4b4c4249U            /* "IBLK" */
 #define INGERO_WIRE_MAJOR 1
 #define INGERO_WIRE_MINOR 1 /* 1: checks (enum ingero_check) */
@@ -113,6 +115,11 @@ enum ingero_clock {
 	X(LOSS_PAGE_RING_FULL, 22, "page-ring-full", 2,                                              \
 	  "page allocations (--pages raw) came faster than ingero-kprobe could read; use a larger "  \
 	  "--buffer, or --pages counts")                                                             \
+	X(LOSS_CODE_SAMPLES, 23, "code-samples", 1,                                                   \
+	  "where Python code was could not be told: its memory changed while it was read; these "     \
+	  "samples were left out")                                                                   \
+	X(LOSS_CODE_PROCESS, 24, "code-process", 1,                                                  \
+	  "Python processes whose code was not looked at; `ingero run --where` said why")            \
 	X(LOSS_DAMAGED_BLOCK, 32, "damaged-block", 2,                                                \
 	  "a block of a stream failed its check and was skipped")                                    \
 	X(LOSS_TORN_TAIL, 33, "torn-tail", 1,                                                        \
