@@ -51,6 +51,17 @@ struct Recommendation {
 
 enum class Confidence : uint8_t { kLow, kMedium, kHigh };
 
+// Where the threads of a finding were in their code.
+struct CodeAt {
+  std::string file, function;
+  uint32_t line = 0;  // 0 = not known
+  uint64_t samples = 0;
+  double share = 0;  // of the finding's samples
+  // What it was in from there, for most of these: "queue.py:171 in get"; "" =
+  // at that line itself.
+  std::string within;
+};
+
 struct Finding {
   std::string id;     // "<cause>/<pid>": stable within a trace
   std::string cause;  // kebab-case, DESIGN "Cause ids"
@@ -68,6 +79,9 @@ struct Finding {
   std::vector<Evidence> evidence;
   std::vector<Recommendation> recommendations;
   std::vector<std::string> symptoms;  // slow operations that follow from it
+  // Of threads whose time this is, while it was: most first, a few.
+  std::vector<CodeAt> code;
+  uint64_t code_samples = 0;  // in all
   Confidence confidence = Confidence::kMedium;
   std::string coverage;  // "complete", or what is missing
   // A fact to know beside the causes: no time is attributed to it.
@@ -170,6 +184,9 @@ struct TraceFacts {
   uint64_t events = 0;
   Ns tracing_cost;    // time that the shim took from the program
   Ns companion_cost;  // that the companion's probes took, of all CPUs together
+  uint32_t code_hz = 0;  // looks a second at where code is; 0 = not sampled
+  uint64_t code_samples = 0;
+  Ns code_cost;  // CPU time of the sampler
   uint64_t switches = 0;
   std::vector<std::string> streams;  // one sentence each
   std::vector<CoverageFact> coverage;
@@ -271,6 +288,26 @@ struct Report {
   bool memory_stalls_recorded = false;
 };
 
+// A line of code of the program, as it was sampled.
+struct CodeLine {
+  std::string file, function;
+  uint32_t line = 0;  // 0 = not known
+  bool user = false;  // not of Python itself nor of an installed package
+};
+
+// Where a thread was in its code at a moment.
+struct CodeSample {
+  // As the kernel said just then. kRunning: or waiting for a CPU.
+  enum class State : uint8_t { kUnknown, kRunning, kAsleep, kBlocked };
+  Ns t;
+  ThreadIndex thread = kNone;
+  uint32_t line = 0;       // of ReportSource::code_lines(): the user's own
+  uint32_t innermost = 0;  // likewise: where it was
+  FuncIndex func = kNone;  // outermost CUDA call that it was in
+  State state = State::kUnknown;
+  bool native = false;
+};
+
 // Which of the stored results to give.
 struct Part {
   Part(Interval window) : window(window) {}  // NOLINT(google-explicit-*)
@@ -295,6 +332,16 @@ class ReportSource {
   virtual std::unique_ptr<Cursor<StepMark>> Steps(ProcessIndex process,
                                                   Interval window) const = 0;
   virtual Summaries Summarize(Interval window) const = 0;
+  // Where code was sampled; else none.
+  virtual const std::vector<CodeLine>& code_lines() const {
+    static const std::vector<CodeLine> kNoLines;
+    return kNoLines;
+  }
+  // By time. REQUIRES: there are code_lines().
+  virtual std::unique_ptr<Cursor<CodeSample>> CodeSamples(
+      ProcessIndex /*process*/, Interval /*window*/) const {
+    return nullptr;
+  }
 };
 
 // Sees the window's time as it is judged, for statistics of its parts.
@@ -312,6 +359,14 @@ struct ReportOptions {
   TimeSink* sink = nullptr;
   bool chains = false;  // reads every split of the window
 };
+
+// "train.py:214 in train_step": the last part of the file's name alone, made
+// harmless.
+std::string CodeName(const std::string& file, uint32_t line,
+                     const std::string& function);
+// "at train.py:214 in train_step (62 % of 310 samples); ...": where threads
+// were, no cause. "" = not sampled, or too seldom.
+std::string CodeText(const Finding& finding);
 
 Report BuildReport(const ReportSource& source, const ReportOptions& options);
 

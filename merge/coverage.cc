@@ -172,7 +172,7 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
     c.library_layer = layers >> INGERO_LAYER_LIBRARY & 1;
   }
   for (const StoredStream& s : reader.streams()) {
-    if (s.kernel || s.process == kNone) continue;
+    if (!s.cuda() || s.process == kNone) continue;
     ProcessCoverage& c = found[s.process];
     c.recorded = true;
     c.calls += s.events;

@@ -274,7 +274,7 @@ void CudaStream::Seen(uint64_t ticks) {
 
 Result<std::unique_ptr<CudaStream>> CudaStream::Open(const std::string& path) {
   INGERO_ASSIGN_OR_RETURN(OpenStream stream, OpenStreamFile(path));
-  if (stream.kernel()) return Status::Error(path + ": not a CUDA stream");
+  if (stream.coded()) return Status::Error(path + ": not a CUDA stream");
   std::unique_ptr<CudaStream> cuda(new CudaStream(std::move(stream)));
   INGERO_RETURN_IF_ERROR(cuda->Index());
   return cuda;

@@ -107,6 +107,19 @@ void AddNames(const TraceReader& reader, const TableSchema& schema,
   if (IsOperations(schema) &&
       row[op_summary_table::kFunc] < reader.functions().size())
     line->Text("name", reader.functions()[row[op_summary_table::kFunc]].name);
+  if (schema.id == code_table::kSchema.id) {
+    using namespace code_table;
+    const auto add = [&](std::string_view name, uint64_t index) {
+      if (index >= reader.code_lines().size()) return;
+      const analysis::CodeLine& at = reader.code_lines()[index];
+      line->Text(name, fmt::format("{}:{} in {}", at.file, at.line,
+                                   at.function));
+    };
+    add("at", row[kPlace]);
+    if (row[kInnermost] != row[kPlace]) add("in", row[kInnermost]);
+    if (row[kFunc] != 0 && row[kFunc] <= reader.functions().size())
+      line->Text("name", reader.functions()[row[kFunc] - 1].name);
+  }
   if (schema.id == loss_table::kSchema.id) {
     if (const LossInfo* info = FindLoss(row[loss_table::kLoss]))
       line->Text("id", info->id);
@@ -374,7 +387,8 @@ Status Dump(const std::string& path, DumpFormat format,
                             file.ReadAt(0, &magic, sizeof(magic)));
     if (got == sizeof(magic) && magic == INGERO_MAGIC_CUDA)
       return DumpCuda(path, sink);
-    if (got == sizeof(magic) && magic == INGERO_MAGIC_KERNEL)
+    if (got == sizeof(magic) &&
+        (magic == INGERO_MAGIC_KERNEL || magic == INGERO_MAGIC_CODE))
       return DumpKernel(path, sink);
     if (!IsLmdb(path))
       return Status::Error(path +

@@ -14,8 +14,8 @@ constexpr Ns kMaxTrustedStep{60'000'000'000};
 Result<std::unique_ptr<KernelStream>> KernelStream::Open(
     const std::string& path, bool verify) {
   INGERO_ASSIGN_OR_RETURN(OpenStream stream, OpenStreamFile(path));
-  if (!stream.kernel())
-    return Status::Error(path + ": not a kernel stream");
+  if (!stream.coded())
+    return Status::Error(path + ": not a stream of coded blocks");
   std::unique_ptr<KernelStream> kernel(new KernelStream(std::move(stream)));
   INGERO_RETURN_IF_ERROR(kernel->Index(verify));
   return kernel;

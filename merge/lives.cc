@@ -269,6 +269,24 @@ ProcessIndex Lives::At(uint32_t pid, Ns t) const {
   return at;
 }
 
+ProcessIndex Lives::ForPid(uint64_t pid_namespace, uint32_t pid, Ns t) const {
+  ProcessIndex at = kNone;
+  for (ProcessIndex i = 0; i < processes_.size(); ++i) {
+    const Process& p = processes_[i];
+    const ProcessMore& more = process_more_[i];
+    const bool is = more.pid_namespace == 0
+                        ? more.host_ids && p.pid == pid  // its record was lost
+                        : more.pid_namespace == pid_namespace &&
+                              p.ns_pid == pid;
+    // Known from its CUDA calls alone, it lived before the first.
+    if (!is || (p.exited && *p.exited < t)) continue;
+    if (at == kNone ||
+        (p.first_seen <= t && p.first_seen >= processes_[at].first_seen))
+      at = i;
+  }
+  return at;
+}
+
 void Lives::Finish() {
   // A parent is the newest process of that pid that began before the child.
   for (ProcessIndex i = 0; i < processes_.size(); ++i) {

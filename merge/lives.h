@@ -67,6 +67,10 @@ class Lives {
   // The process that host pid `pid` meant at t; kNone = none that is known.
   ProcessIndex At(uint32_t pid, Ns t) const;
 
+  // The process that `pid` of this pid namespace meant at t; kNone = none that
+  // is known. Looks at all of them.
+  ProcessIndex ForPid(uint64_t pid_namespace, uint32_t pid, Ns t) const;
+
   // Parents, main threads, own processes. After the last row.
   void Finish();
 

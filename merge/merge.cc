@@ -25,6 +25,7 @@
 #include "merge/ahead.h"
 #include "merge/ahead_trace.h"
 #include "merge/block_queue.h"
+#include "merge/code_ingest.h"
 #include "merge/cuda_ingest.h"
 #include "merge/kernel_ingest.h"
 #include "merge/recordings.h"
@@ -140,6 +141,10 @@ class ResultFile : public analysis::AttributionSink {
     const uint64_t row[] = {U(m.t), tid, m.func, m.every, m.submissions};
     static_assert(std::size(row) == step_table::kCount);
     Add(step_table::kSchema, m.process, row, 0);
+  }
+
+  void OnCode(analysis::ProcessIndex process, std::span<const uint64_t> row) {
+    Add(code_table::kSchema, process, row, 0);
   }
 
   // Flushes, then copies everything into the store.
@@ -280,6 +285,11 @@ struct KernelInput {
   StreamInfo info;
 };
 
+struct CodeInput {
+  CodeIngest code;
+  StreamInfo info;
+};
+
 // Where CPUs are many, decoding is no longer what the rest waits for.
 constexpr unsigned kMostDecoders = 4;
 
@@ -308,8 +318,8 @@ class Merger {
   void AddMissing(const std::vector<std::string>& lines) {
     missing_.insert(missing_.end(), lines.begin(), lines.end());
   }
-  uint64_t KernelFingerprint(const KernelInput& k) const {
-    return k.stream->header().stream_id * 31 + k.stream->bytes();
+  static uint64_t Fingerprint(const KernelStream& s) {
+    return s.header().stream_id * 31 + s.bytes();
   }
   // What the store that is there says: nothing new, or what would be lost.
   Result<std::optional<MergeSummary>> AlreadyMerged();
@@ -324,6 +334,7 @@ class Merger {
   std::string store_;
   std::vector<CudaInput> cuda_;
   std::vector<KernelInput> kernel_;
+  std::vector<CodeInput> code_;
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
   std::vector<std::string> notes_;    // of this merge
   std::vector<std::string> missing_;  // kept in the store, for explain
@@ -331,7 +342,7 @@ class Merger {
   FunctionTable functions_;
   KernelFacts kernel_facts_;
   Interval span_;
-  uint64_t calls_ = 0, ranges_ = 0, gpu_activities_ = 0;
+  uint64_t calls_ = 0, ranges_ = 0, gpu_activities_ = 0, code_samples_ = 0;
   uint64_t events_before_ = 0;
 };
 
@@ -354,7 +365,7 @@ Status Merger::ReadStreams() {
         const StreamInfo& info = streams[i];
         if (!info.problem.empty())
           out->status = Status::Error(info.problem);
-        else if (info.kernel)
+        else if (!info.cuda())
           open(KernelStream::Open(info.path, true), out, &out->kernel);
         else
           open(CudaStream::Open(info.path), out, &out->cuda);
@@ -369,7 +380,10 @@ Status Merger::ReadStreams() {
       missing_.push_back("left out: " + opened->status.message());
     } else if (opened->kernel != nullptr) {
       AddMissing(opened->kernel->damage());
-      kernel_.push_back({std::move(opened->kernel), streams[i]});
+      if (streams[i].code)
+        code_.push_back({CodeIngest(std::move(opened->kernel)), streams[i]});
+      else
+        kernel_.push_back({std::move(opened->kernel), streams[i]});
     } else {
       AddMissing(opened->cuda->damage());
       CudaInput input;
@@ -396,7 +410,10 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
   for (const CudaInput& c : cuda_)
     present[c.stream->header().stream_id] = c.stream->fingerprint();
   for (const KernelInput& k : kernel_)
-    present[k.stream->header().stream_id] = KernelFingerprint(k);
+    present[k.stream->header().stream_id] = Fingerprint(*k.stream);
+  for (const CodeInput& c : code_)
+    present[c.code.stream().header().stream_id] =
+        Fingerprint(c.code.stream());
   std::vector<std::string> gone;
   const bool pruned = (*reader)->Fact("pruned.events") != 0;
   bool changed = (*reader)->Fact("analysis.version") !=
@@ -529,6 +546,12 @@ Status Merger::WriteEvents(StoreWriter* writer) {
         damaged > 0)
       c.stream->Count(INGERO_LOSS_DAMAGED_BLOCK, damaged);
     calls_ += c.calls.count;
+  }
+  uint32_t lines = 0;
+  for (CodeInput& c : code_) {
+    c.code.Learn(lines, &lives_);
+    lines += static_cast<uint32_t>(c.code.lines().size());
+    code_samples_ += c.code.samples();
   }
   lives_.Finish();
   return {};
@@ -691,6 +714,51 @@ Status Merger::WriteDescription(StoreWriter* writer) {
                  FixedText(h.tool_version)));
     ++index;
   }
+  NumberedRows code_lines(writer, code_line_table::kSchema);
+  for (const CodeInput& c : code_) {
+    for (const CodeIngest::Line& line : c.code.lines()) {
+      const uint64_t row[] = {0, line.line, line.flags};
+      static_assert(std::size(row) == code_line_table::kCount);
+      INGERO_RETURN_IF_ERROR(code_lines.Add(row, line.text));
+    }
+    const KernelStream& s = c.code.stream();
+    const ingero_stream_header& h = s.header();
+    Rows losses;
+    losses.schema = &loss_table::kSchema;
+    const auto lose = [&](Ns begin, Ns end, uint64_t loss, uint64_t count) {
+      const uint64_t row[] = {U(begin), U(end), loss, count};
+      if (count > 0) losses.Append(row);
+    };
+    for (const CodeIngest::Lost& l : c.code.losses())
+      lose(Ns(static_cast<int64_t>(l.t)), Ns(static_cast<int64_t>(l.end)),
+           l.loss, l.count);
+    const auto whole = [&](uint64_t loss, uint64_t count) {
+      lose(s.span().begin, s.span().end, loss, count);
+    };
+    uint64_t damaged = s.skipped_places() + c.code.damaged();
+    if (const uint64_t lost = h.lost[INGERO_LOSS_WRITE_FAILED];
+        lost > kMostLost)
+      ++damaged;
+    else
+      whole(INGERO_LOSS_WRITE_FAILED, lost);
+    whole(INGERO_LOSS_DAMAGED_BLOCK, damaged);
+    whole(INGERO_LOSS_TORN_TAIL, s.torn() && !c.info.live ? 1 : 0);
+    INGERO_RETURN_IF_ERROR(writer->PutRows(&losses, kStreamLossOwner + index));
+    uint64_t flags = 0;
+    if (c.info.live) flags |= stream_table::kLive;
+    if (h.exited != 0) flags |= stream_table::kExited;
+    const uint64_t row[] = {U(s.span().begin), U(s.span().end), 2, h.stream_id,
+                            h.pid, Fingerprint(s), s.bytes(),
+                            c.code.samples(), 0, 0, 0, 0, c.code.cpu_ns(),
+                            flags, 0};
+    static_assert(std::size(row) == stream_table::kCount);
+    INGERO_RETURN_IF_ERROR(streams.Add(
+        row, FileName(s.path()) + '\0' + FixedText(h.comm) + '\0' +
+                 FixedText(h.tool_version)));
+    ++index;
+    facts.Add("code.hz", static_cast<int64_t>(c.code.hz()));
+  }
+  INGERO_RETURN_IF_ERROR(code_lines.Flush());
   for (const CudaProcess& c : kernel_facts_.cuda_processes) {
     const analysis::ProcessIndex process = lives_.At(c.pid, c.t);
     if (process == analysis::kNone) continue;
@@ -736,6 +804,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("count.switches", static_cast<int64_t>(kernel_facts_.switches));
   facts.Add("count.tasks", static_cast<int64_t>(kernel_facts_.tasks));
   facts.Add("count.samples", static_cast<int64_t>(kernel_facts_.samples));
+  facts.Add("count.code_samples", static_cast<int64_t>(code_samples_));
   facts.Add("count.events",
             static_cast<int64_t>(calls_ + ranges_ + kernel_facts_.switches +
                                  kernel_facts_.tasks + kernel_facts_.samples));
@@ -755,11 +824,13 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
   MergeSummary s;
   s.store_path = store_;
   for (const StoredStream& stream : reader.streams())
-    ++(stream.kernel ? s.kernel_streams : s.cuda_streams);
+    if (!stream.code)
+      ++(stream.kernel ? s.kernel_streams : s.cuda_streams);
   s.calls = static_cast<uint64_t>(reader.Fact("count.calls"));
   s.switches = static_cast<uint64_t>(reader.Fact("count.switches"));
   s.tasks = static_cast<uint64_t>(reader.Fact("count.tasks"));
   s.samples = static_cast<uint64_t>(reader.Fact("count.samples"));
+  s.code_samples = static_cast<uint64_t>(reader.Fact("count.code_samples"));
   s.store_bytes = reader.file().size();
   s.notes = notes_;
   const std::vector<std::string> known = reader.facts().missing;
@@ -861,6 +932,11 @@ Result<MergeSummary> Merger::Run() {
         },
         attribute);
 
+    for (const CodeInput& c : code_)
+      c.code.Write(*reader, [&](analysis::ProcessIndex process,
+                                std::span<const uint64_t> row) {
+        results.OnCode(process, row);
+      });
     INGERO_RETURN_IF_ERROR(results.CopyTo(writer.get()));
     Facts facts;
     for (const auto& [table, longest] : results.longest())

@@ -29,7 +29,9 @@ namespace ingero::merge {
 // One stream file, from its header alone.
 struct StreamInfo {
   std::string path;
-  bool kernel = false;       // else a process's CUDA stream
+  bool kernel = false;       // of the companion
+  bool code = false;         // of the sampler of code
+  bool cuda() const { return !kernel && !code; }
   uint64_t stream_id = 0;
   std::string boot_id;       // hex
   uint32_t pid = 0;
@@ -83,6 +85,7 @@ struct MergeSummary {
   std::string store_path;
   uint64_t cuda_streams = 0, kernel_streams = 0;
   uint64_t calls = 0, switches = 0, tasks = 0, samples = 0;  // in the store
+  uint64_t code_samples = 0;
   uint64_t added_events = 0;      // by this merge; 0 = nothing new
   uint64_t store_bytes = 0;
   std::vector<std::string> notes;  // what is missing and so cannot be judged

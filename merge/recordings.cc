@@ -168,6 +168,7 @@ StreamInfo InspectStream(const std::string& path) {
   }
   const ingero_stream_header& h = stream->header;
   info.kernel = stream->kernel();
+  info.code = stream->code();
   info.stream_id = h.stream_id;
   info.boot_id = BootIdText(h.boot_id);
   info.pid = h.pid;
@@ -177,14 +178,14 @@ StreamInfo InspectStream(const std::string& path) {
   info.bytes = stream->bytes;
   info.live = h.exited == 0 && WriterRuns(h);
   info.span.begin = Ns(stream->created_ns());
-  if (info.kernel) {
+  if (stream->coded()) {
     auto kernel = KernelStream::Open(path, false);
     if (!kernel.ok()) {
       info.problem = kernel.status().message();
       return info;
     }
     info.span.end = (*kernel)->span().end;
-    if (!info.live && (*kernel)->blocks().empty())
+    if (info.kernel && !info.live && (*kernel)->blocks().empty())
       info.problem = fmt::format(
           "{}: holds no event behind its header ({} bytes): it was cut, or "
           "ingero-kprobe was killed at once; copy it again, or record again",
@@ -265,6 +266,11 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
     covered = std::max(covered, s.span.end);
     recordings.back().streams.push_back(std::move(s));
   }
+  // Where code was is worth nothing alone.
+  std::erase_if(recordings, [](const Recording& r) {
+    return std::all_of(r.streams.begin(), r.streams.end(),
+                       [](const StreamInfo& s) { return s.code; });
+  });
   if (first_leads)
     std::erase_if(recordings, [&](const Recording& r) {
       return std::none_of(r.streams.begin(), r.streams.end(), in_first);

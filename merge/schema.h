@@ -113,7 +113,9 @@ inline constexpr TableSchema kSchema{35, "kernel_names", kColumns, true};
 // One row a stream. text: file name NUL comm NUL tool version
 namespace stream_table {
 enum Col : size_t {
-  kBegin, kEnd, kKernel, kStreamId, kPid, kFingerprint, kBytes,
+  kBegin, kEnd,
+  kKernel,  // 1: of the companion; 2: of the sampler of code
+  kStreamId, kPid, kFingerprint, kBytes,
   kEvents,        // calls, or rows of all kernel tables
   kSkippedCalls,  // left out (INGERO_APIS)
   kProcess,       // index plus 1
@@ -173,11 +175,25 @@ static_assert(std::size(kColumns) == kCount);
 inline constexpr TableSchema kSchema{39, "index", kColumns, false};
 }  // namespace index_table
 
+// Lines of code that code_samples name by row. text: file NUL function
+namespace code_line_table {
+enum Col : size_t {
+  kT, kLine,  // 0 = not known
+  kFlags,     // code_place_table::CodePlaceFlag
+  kCount
+};
+inline constexpr Column kColumns[] = {
+    {"t_ns", kDelta}, {"line", kPlain}, {"flags", kPlain}};
+static_assert(std::size(kColumns) == kCount);
+inline constexpr TableSchema kSchema{40, "code_lines", kColumns, true};
+}  // namespace code_line_table
+
 inline constexpr std::array kDescriptionTables = {
     &process_table::kSchema,     &thread_table::kSchema,
     &function_table::kSchema,    &kernel_name_table::kSchema,
     &stream_table::kSchema,      &coverage_table::kSchema,
-    &fact_table::kSchema,        &index_table::kSchema};
+    &fact_table::kSchema,        &index_table::kSchema,
+    &code_line_table::kSchema};
 
 // Any table of a store; nullptr where no table has this id.
 constexpr const TableSchema* FindStoreTable(uint16_t id) {

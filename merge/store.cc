@@ -100,7 +100,8 @@ Status NoStore(const std::string& why) {
 bool IsStream(std::string_view head) {
   if (head.size() < sizeof(uint64_t)) return false;
   const auto magic = LoadAt<uint64_t>(head, 0);
-  return magic == INGERO_MAGIC_CUDA || magic == INGERO_MAGIC_KERNEL;
+  return magic == INGERO_MAGIC_CUDA || magic == INGERO_MAGIC_KERNEL ||
+         magic == INGERO_MAGIC_CODE;
 }
 
 }  // namespace

@@ -316,6 +316,12 @@ class Redacter : public Rewriter {
           parts[1] = Numbered("range", parts[1]);
           return Join(parts, text);
         };
+      case code_line_table::kSchema.id:
+        return [this](std::vector<uint64_t>*, std::string* text) {
+          std::vector<std::string> parts = Parts(*text, 2);
+          parts[0] = Path(parts[0]);
+          return Join(parts, text);
+        };
       case kernel_name_table::kSchema.id:
         return [this](std::vector<uint64_t>*, std::string* text) {
           if (what_.kernels) *text = Numbered("kernel", *text);
@@ -560,7 +566,14 @@ class Pruner : public Rewriter {
       for (size_t r = 0; r < rows.size(); ++r) {
         uint64_t* row = &rows.values[r * rows.columns()];
         uint64_t left = kernel, all = kernel_were;
-        if (row[kKernel] == 0) {
+        if (row[kKernel] == 2) {
+          left = all = 0;
+          for (const auto& [key, count] : rows_were_)
+            if (key.first == code_table::kSchema.id) {
+              all += count;
+              left += rows_of_.count(key) ? rows_of_[key] : 0;
+            }
+        } else if (row[kKernel] == 0) {
           const std::pair key{call_table::kSchema.id,
                               static_cast<uint32_t>(row[kProcess] - 1)};
           left = rows_of_.count(key) ? rows_of_[key] : 0;

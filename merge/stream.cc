@@ -69,7 +69,7 @@ Result<OpenStream> OpenStreamFile(const std::string& path) {
   if (got < sizeof(h))
     return Status::Error(path + ": shorter than a stream header (" +
                          std::to_string(got) + " bytes)");
-  if (h.magic != INGERO_MAGIC_CUDA && h.magic != INGERO_MAGIC_KERNEL)
+  if (h.magic != INGERO_MAGIC_CUDA && !stream.coded())
     return Status::Error(path + ": not an ingero stream");
   if (h.major != INGERO_WIRE_MAJOR)
     return Status::Error(path + ": stream version " + std::to_string(h.major) +
@@ -83,7 +83,7 @@ Result<OpenStream> OpenStreamFile(const std::string& path) {
                          "not known" + kCopyAgain);
   const bool sizes_fit =
       h.header_bytes >= sizeof(h) && h.header_bytes <= (1u << 20) &&
-      (h.magic == INGERO_MAGIC_KERNEL ||
+      (stream.coded() ||
        (h.block_bytes >= 4096 && h.block_bytes <= (1u << 24) &&
         h.block_bytes % 8 == 0));
   if (!sizes_fit)

@@ -23,6 +23,9 @@ struct OpenStream {
   uint64_t bytes = 0;
 
   bool kernel() const { return header.magic == INGERO_MAGIC_KERNEL; }
+  bool code() const { return header.magic == INGERO_MAGIC_CODE; }
+  // Coded blocks behind the header.
+  bool coded() const { return kernel() || code(); }
   // Of the host's CLOCK_MONOTONIC.
   int64_t created_ns() const {
     return static_cast<int64_t>(

@@ -276,12 +276,22 @@ Status TraceReader::Load() {
         parts[1].empty() ? parts[0] : parts[1];
   }
 
+  INGERO_RETURN_IF_ERROR(file_->ReadAll(code_line_table::kSchema, &rows));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    using namespace code_line_table;
+    const auto parts = Parts(rows.texts[r], 2);
+    code_lines_.push_back(
+        {parts[0], parts[1], static_cast<uint32_t>(rows.at(r, kLine)),
+         (rows.at(r, code_line_table::kFlags) & code_place_table::kUser) != 0});
+  }
+
   INGERO_RETURN_IF_ERROR(file_->ReadAll(stream_table::kSchema, &rows));
   for (size_t r = 0; r < rows.size(); ++r) {
     using namespace stream_table;
     StoredStream s;
     s.span = {NsOf(rows.at(r, kBegin)), NsOf(rows.at(r, kEnd))};
-    s.kernel = rows.at(r, kKernel) != 0;
+    s.kernel = rows.at(r, kKernel) == 1;
+    s.code = rows.at(r, kKernel) == 2;
     s.stream_id = rows.at(r, kStreamId);
     s.pid = rows.at(r, kPid);
     s.fingerprint = rows.at(r, kFingerprint);
@@ -336,7 +346,7 @@ Status TraceReader::LoadLosses() {
     if (!loss.kernel_side) {
       const uint32_t stream = rows->owner() - kStreamLossOwner;
       if (stream < streams_.size()) {
-        loss.kernel_side = streams_[stream].kernel;
+        loss.kernel_side = !streams_[stream].cuda();
         loss.process = streams_[stream].process;
       }
     }
@@ -777,6 +787,34 @@ std::unique_ptr<analysis::Cursor<StepMark>> TraceReader::Steps(
       decode);
 }
 
+std::unique_ptr<analysis::Cursor<CodeSample>> TraceReader::CodeSamples(
+    ProcessIndex process, Interval window) const {
+  const auto decode = [this, process](const RowCursor& rows, CodeSample* s) {
+    using namespace code_table;
+    const auto row = rows.row();
+    *s = {};
+    s->t = Ns(rows.time());
+    s->thread = ThreadOfCall(process, static_cast<uint32_t>(row[kTid]),
+                             rows.time());
+    s->line = static_cast<uint32_t>(row[kPlace]);
+    s->innermost = static_cast<uint32_t>(row[kInnermost]);
+    s->func = row[kFunc] <= functions_.size() ? MinusOne(row[kFunc]) : kNone;
+    switch (static_cast<CodeState>(row[kState])) {
+      case CodeState::kRunning: s->state = CodeSample::State::kRunning; break;
+      case CodeState::kAsleep: s->state = CodeSample::State::kAsleep; break;
+      case CodeState::kBlocked: s->state = CodeSample::State::kBlocked; break;
+      default: s->state = CodeSample::State::kUnknown;
+    }
+    s->native = row[kKind] == static_cast<uint64_t>(CodeKind::kNative);
+    return row[kPlace] < code_lines_.size() &&
+           row[kInnermost] < code_lines_.size();
+  };
+  return MakeCursor<CodeSample>(
+      Cursor(code_table::kSchema,
+             file_->Owner(code_table::kSchema.id, process), window),
+      decode);
+}
+
 namespace {
 
 struct OpTotals {
@@ -1018,6 +1056,7 @@ TraceFacts TraceReader::facts() const {
   f.page_cost = Ns(Fact("page_cost_ns"));
   f.events = static_cast<uint64_t>(Fact("count.events"));
   f.switches = static_cast<uint64_t>(Fact("count.switches"));
+  f.code_hz = static_cast<uint32_t>(Fact("code.hz"));
   f.companion_cost = Ns(Fact("count.switches") * kSwitchCostNs);
   if (const std::string& scope = FactText("scope"); !scope.empty()) {
     const auto left_out = static_cast<uint64_t>(Fact("scope.left_out"));
@@ -1033,6 +1072,11 @@ TraceFacts TraceReader::facts() const {
   for (const StoredStream& s : streams_) {
     f.clock_error =
         std::max(f.clock_error, NsOf(s.clock_error_ns));
+    if (s.code) {
+      f.code_cost += NsOf(s.self_ns);
+      f.code_samples += s.events;
+      continue;
+    }
     (s.kernel ? kernel : cuda) = true;
     f.tracing_cost += NsOf(s.self_ns);
     const double seconds = static_cast<double>(s.span.length().value) / 1e9;

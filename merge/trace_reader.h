@@ -28,7 +28,9 @@ struct StoredFunction {
 struct StoredStream {
   std::string file, comm, tool_version;
   Interval span;
-  bool kernel = false;
+  bool kernel = false;  // of the companion
+  bool code = false;    // of the sampler of code
+  bool cuda() const { return !kernel && !code; }
   uint64_t stream_id = 0, pid = 0, fingerprint = 0, bytes = 0, events = 0,
            skipped_calls = 0, clock_error_ns = 0, clock_knots = 0, self_ns = 0,
            flags = 0, nesting_violations = 0;
@@ -88,6 +90,11 @@ class TraceReader : public analysis::ReportSource,
   std::unique_ptr<analysis::Cursor<analysis::CallSplit>> Splits(
       const analysis::Part& part) const override;
   std::unique_ptr<analysis::Cursor<analysis::StepMark>> Steps(
+      analysis::ProcessIndex process, Interval window) const override;
+  const std::vector<analysis::CodeLine>& code_lines() const override {
+    return code_lines_;
+  }
+  std::unique_ptr<analysis::Cursor<analysis::CodeSample>> CodeSamples(
       analysis::ProcessIndex process, Interval window) const override;
   // Calls: exact; whole seconds from op_summary, the window's first and last
   // part of a second from the calls themselves. Scheduling: whole seconds
@@ -163,6 +170,7 @@ class TraceReader : public analysis::ReportSource,
   std::vector<Interval> kernel_spans_;
   std::vector<StoredStream> streams_;
   std::map<std::pair<uint32_t, uint64_t>, std::string> kernel_names_;
+  std::vector<analysis::CodeLine> code_lines_;
   std::map<std::string, std::pair<int64_t, std::string>> facts_;
   IdTable by_host_tid_;
   std::unordered_map<uint64_t, std::vector<uint32_t>> by_process_tid_;

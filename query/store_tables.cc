@@ -831,6 +831,68 @@ Table Nvtx(std::shared_ptr<Names> n) {
         [](const Stored& s) { return Bool(s[kOpen] != 0); }}});
 }
 
+Table CodeSamples(std::shared_ptr<Names> n) {
+  using namespace code_table;
+  const auto line = [n](const Stored& s, Col column) {
+    return s[column] < n->reader().code_lines().size()
+               ? &n->reader().code_lines()[s[column]]
+               : nullptr;
+  };
+  const auto text = [line](Col column, std::string analysis::CodeLine::*part) {
+    return [=](const Stored& s) {
+      const analysis::CodeLine* at = line(s, column);
+      return at == nullptr ? Value() : Text(at->*part);
+    };
+  };
+  const auto number = [line](Col column) {
+    return [=](const Stored& s) {
+      const analysis::CodeLine* at = line(s, column);
+      return at == nullptr || at->line == 0 ? Value() : Int(uint64_t{at->line});
+    };
+  };
+  return FromStored(
+      n, kSchema, "code_samples",
+      "where threads were in their code (`ingero run --where`)",
+      {{{"t_ns", kInteger, "ns on CLOCK_MONOTONIC"},
+        [](const Stored& s) { return Int(s.t()); }},
+       At(n),
+       {{"pid", kInteger, "process"},
+        [n](const Stored& s) { return n->Pid(s.owner); }},
+       Number("tid", kTid, "thread"),
+       {{"file", kText, "of the innermost line of the user's own code"},
+        text(kPlace, &analysis::CodeLine::file)},
+       {{"line", kInteger, "NULL: not known"}, number(kPlace)},
+       {{"function", kText, ""}, text(kPlace, &analysis::CodeLine::function)},
+       {{"inner_file", kText, "of where it was, in a library maybe"},
+        text(kInnermost, &analysis::CodeLine::file)},
+       {{"inner_line", kInteger, ""}, number(kInnermost)},
+       {{"inner_function", kText, ""},
+        text(kInnermost, &analysis::CodeLine::function)},
+       {{"kind", kText, "python"},
+        [](const Stored& s) {
+          return OrNull(s[kKind] == static_cast<uint64_t>(CodeKind::kPython)
+                            ? "python"
+                        : s[kKind] == static_cast<uint64_t>(CodeKind::kNative)
+                            ? "native"
+                            : nullptr);
+        }},
+       {{"state", kText, "running (or waiting for a CPU), asleep or blocked"},
+        [](const Stored& s) {
+          switch (static_cast<CodeState>(s[kState])) {
+            case CodeState::kRunning: return OrNull("running");
+            case CodeState::kAsleep: return OrNull("asleep");
+            case CodeState::kBlocked: return OrNull("blocked");
+            default: return OrNull(nullptr);
+          }
+        }},
+       {{"name", kText, "CUDA function that it was in; NULL: in none"},
+        [n](const Stored& s) {
+          return s[kFunc] == 0 ? Value()
+                               : n->FunctionName(static_cast<uint32_t>(
+                                     s[kFunc] - 1));
+        }}});
+}
+
 const char* GpuKindName(uint64_t kind) {
   switch (kind) {
     case INGERO_GPU_KERNEL: return "kernel";
@@ -1245,6 +1307,8 @@ Table Streams(std::shared_ptr<Names> n) {
       {{{"file", kText, ""}, [](const StoredStream& s) { return Text(s.file); }},
        {{"kernel", kInteger, "1: the companion's"},
         [](const StoredStream& s) { return Bool(s.kernel); }},
+       {{"code", kInteger, "1: the sampler's of code"},
+        [](const StoredStream& s) { return Bool(s.code); }},
        {{"pid", kInteger, "of the recorded process"},
         [](const StoredStream& s) { return Int(s.pid); }},
        {{"begin_ns", kInteger, "ns on CLOCK_MONOTONIC"},
@@ -1315,7 +1379,7 @@ std::vector<Table> StoreTables(const TraceReader& reader) {
           Feed(n, false), Path(n, Sums::kNone), Feed(n, true),
           Path(n, Sums::kBySecond), Path(n, Sums::kAll),
           Splits(n),  SchedSeconds(n), Processes(n), Threads(n),  System(n),     Tasks(n),
-          Nvtx(n),    GpuActivity(n), Steps(n),      NvtxSteps(n),  KernelNames(n),
+          Nvtx(n),    CodeSamples(n), GpuActivity(n), Steps(n),      NvtxSteps(n),  KernelNames(n),
           Findings(n), Losses(n),    Coverage(n),   Streams(n)};
 }
 

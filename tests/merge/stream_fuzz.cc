@@ -26,7 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(2 * kBlock, '\0');
   ingero_stream_header h;
   std::memset(&h, 0, sizeof(h));
-  h.magic = data[0] & 1 ? INGERO_MAGIC_KERNEL : INGERO_MAGIC_CUDA;
+  h.magic = data[0] & 1    ? INGERO_MAGIC_KERNEL
+            : data[0] & 128 ? INGERO_MAGIC_CODE
+                            : INGERO_MAGIC_CUDA;
   h.major = INGERO_WIRE_MAJOR;
   h.header_bytes = INGERO_HEADER_BYTES;
   h.block_bytes = kBlock;

@@ -128,6 +128,11 @@ class KernelStreamBuilder {
   void Knot(uint64_t mono_ns, uint64_t tsc, uint64_t window);
   void Loss(uint32_t cpu, uint64_t t, uint64_t end, uint64_t loss,
             uint64_t count);
+  // Of any table.
+  void Row(const TableSchema& schema, uint32_t owner,
+           std::initializer_list<uint64_t> row, const std::string& text = "") {
+    RowsOf(schema, owner).Append({row.begin(), row.size()}, text);
+  }
   // Rows so far become blocks, as the companion writes them once a second.
   void Flush();
 
