@@ -57,6 +57,13 @@ constexpr Ns kSampleReach{1'100'000'000};
 constexpr double kInterruptsMin = 0.05;
 // Giving up the CPU so often, and this much on it all the same, is a spin loop.
 constexpr double kYieldsPerSecond = 10'000, kYieldsMinRunning = 0.05;
+// Lines of code of a finding: from so many samples on, so many, each with so
+// much of them. Of a long time, so many pieces of this length are looked at.
+constexpr uint64_t kLeastCodeSamples = 10;
+constexpr size_t kMostCodeLines = 3;
+constexpr double kLeastCodeShare = 0.1;
+constexpr int64_t kCodePieces = 10;
+constexpr Ns kCodePiece{30'000'000'000};
 // NVML's reasons that lower a clock: power cap, slowdown, heat, power brake.
 constexpr uint64_t kClockLimits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 
@@ -107,6 +114,7 @@ class Builder {
     SlowSteps(&steps);
     Roles();
     for (Work& w : work_) Judge(w);
+    WhereCodeWas();
     NotEvaluatedRules();
     SortFindings();
     for (const Work& w : work_) OfProcess(w);
@@ -1109,6 +1117,154 @@ class Builder {
     f->evidence.back().query = query;
   }
 
+  // ---- where the code was -----------------------------------------------------
+
+  // A cell of the path, and the rule that took most of it.
+  struct RuledCell {
+    Ns begin, end;
+    FuncIndex func;
+    CodeSample::State state;
+    size_t rule;
+  };
+  struct CodeTally {
+    uint64_t samples = 0;
+    std::map<uint32_t, std::map<uint32_t, uint64_t>> lines;  // innermost of it
+  };
+
+  static CodeSample::State StateOf(ThreadState state) {
+    switch (state) {
+      case ThreadState::kRunning:
+      case ThreadState::kRunnable:
+        return CodeSample::State::kRunning;
+      case ThreadState::kSleeping:
+        return CodeSample::State::kAsleep;
+      case ThreadState::kDisk:
+      case ThreadState::kBlocked:
+        return CodeSample::State::kBlocked;
+      default:
+        return CodeSample::State::kUnknown;
+    }
+  }
+
+  // The window, or pieces of a long one, evenly over it.
+  std::vector<Interval> CodeWindows() const {
+    const Interval all = report_.window;
+    if (all.length() <= kCodePiece * kCodePieces) return {all};
+    std::vector<Interval> pieces;
+    const Ns step = (all.length() - kCodePiece) / (kCodePieces - 1);
+    for (int64_t i = 0; i < kCodePieces; ++i)
+      pieces.push_back({all.begin + step * i, all.begin + step * i + kCodePiece});
+    return pieces;
+  }
+
+  // For each finding with time of threads: the lines that these were at during
+  // that time. A sample counts for a cell of its thread that it lies in if it
+  // was in the same CUDA call, or in none as well, and in the same state: cells
+  // of other kinds may lie within the same 10 ms.
+  void WhereCodeWas() {
+    if (source_.code_lines().empty()) return;
+    for (const Work& w : work_) {
+      std::vector<CodeTally> tallies(Rules().size());
+      for (const Interval& window : CodeWindows())
+        CountCode(w, window, &tallies);
+      const uint32_t pid = report_.processes[w.facts.process].pid;
+      for (Finding& f : report_.findings) {
+        if (f.pid != pid || f.context) continue;
+        for (size_t r = 0; r < tallies.size(); ++r)
+          if (f.cause == Rules()[r]->cause) NameLines(tallies[r], &f);
+      }
+    }
+  }
+
+  void CountCode(const Work& w, Interval window,
+                 std::vector<CodeTally>* tallies) const {
+    const Context context(report_, w.facts);
+    std::map<ThreadIndex, std::vector<RuledCell>> by_thread;
+    Part part(window);
+    part.process = w.facts.process;
+    auto cells = source_.Paths(part);
+    for (PathCell cell; cells->Next(&cell);) {
+      if (cell.thread >= report_.threads.size() || cell.time <= Ns(0)) continue;
+      size_t rule = 0;
+      Ns most;
+      ForTaken(context, cell, [&](size_t r, Ns taken) {
+        if (taken <= most) return;
+        most = taken;
+        rule = r;
+      });
+      if (most <= Ns(0)) continue;
+      by_thread[cell.thread].push_back({cell.range.begin, cell.range.end,
+                                        cell.func, StateOf(cell.state), rule});
+    }
+    std::set<ProcessIndex> processes;
+    for (auto& [thread, list] : by_thread) {
+      processes.insert(report_.threads[thread].process);
+      std::stable_sort(list.begin(), list.end(),
+                       [](const RuledCell& a, const RuledCell& b) {
+                         return a.begin < b.begin;
+                       });
+    }
+    for (const ProcessIndex process : processes) {
+      if (process >= report_.processes.size()) continue;
+      auto samples = source_.CodeSamples(process, window);
+      for (CodeSample s; samples->Next(&s);) {
+        const auto of_thread = by_thread.find(s.thread);
+        if (of_thread == by_thread.end()) continue;
+        const std::vector<RuledCell>& list = of_thread->second;
+        auto after = std::upper_bound(
+            list.begin(), list.end(), s.t,
+            [](Ns t, const RuledCell& cell) { return t < cell.begin; });
+        // No cell is longer than kCellLength, but for clipping.
+        std::set<size_t> rules;
+        for (; after != list.begin() &&
+               std::prev(after)->begin + kCellLength > s.t;
+             --after) {
+          const RuledCell& cell = *std::prev(after);
+          if (s.t < cell.end && s.func == cell.func &&
+              (s.state == cell.state ||
+               s.state == CodeSample::State::kUnknown ||
+               cell.state == CodeSample::State::kUnknown))
+            rules.insert(cell.rule);
+        }
+        for (const size_t r : rules) {
+          ++(*tallies)[r].samples;
+          ++(*tallies)[r].lines[s.line][s.innermost];
+        }
+      }
+    }
+  }
+
+  void NameLines(const CodeTally& tally, Finding* f) const {
+    f->code_samples = tally.samples;
+    if (tally.samples < kLeastCodeSamples) return;
+    const std::vector<CodeLine>& lines = source_.code_lines();
+    for (const auto& [line, innermost] : tally.lines) {
+      CodeAt at;
+      at.file = lines[line].file;
+      at.function = lines[line].function;
+      at.line = lines[line].line;
+      uint64_t most = 0;
+      uint32_t within = line;
+      for (const auto& [inner, count] : innermost) {
+        at.samples += count;
+        if (count <= most) continue;
+        most = count;
+        within = inner;
+      }
+      at.share = static_cast<double>(at.samples) /
+                 static_cast<double>(tally.samples);
+      if (within != line && most * 2 > at.samples)
+        at.within = CodeName(lines[within].file, lines[within].line,
+                             lines[within].function);
+      if (at.share >= kLeastCodeShare) f->code.push_back(std::move(at));
+    }
+    std::stable_sort(f->code.begin(), f->code.end(),
+                     [](const CodeAt& a, const CodeAt& b) {
+                       return a.samples > b.samples;
+                     });
+    if (f->code.size() > kMostCodeLines) f->code.resize(kMostCodeLines);
+  }
+
   void CommonEvidence(const Tally& t, Interval window, Finding* f) const {
     const Ns possible = t.possible - t.maybe_quota;
     if (possible > Ns(0))
@@ -1418,6 +1574,30 @@ class Builder {
 };
 
 }  // namespace
+
+std::string CodeName(const std::string& file, uint32_t line,
+                     const std::string& function) {
+  std::string name = SanitizeForTerminal(
+      file.substr(file.find_last_of('/') + 1), 128);
+  if (line != 0) name += ":" + std::to_string(line);
+  if (!function.empty() && function != "<module>")
+    name += " in " + SanitizeForTerminal(function, 128);
+  return name;
+}
+
+std::string CodeText(const Finding& finding) {
+  std::string text;
+  for (const CodeAt& at : finding.code) {
+    const bool first = text.empty();
+    text += (first ? "at " : "; ") +
+            CodeName(at.file, at.line, at.function) + " (" +
+            FormatPercent(at.share);
+    if (first) text += " of " + FormatCount(finding.code_samples) + " samples";
+    if (!at.within.empty()) text += ", mostly within " + at.within;
+    text += ")";
+  }
+  return text;
+}
 
 Report BuildReport(const ReportSource& source, const ReportOptions& options) {
   return Builder(source, options).Build();

@@ -41,7 +41,7 @@ uint64_t StoreBytes(const std::string& path) {
 std::string Programs(const merge::Recording& recording) {
   std::set<std::pair<uint32_t, std::string>> programs;
   for (const merge::StreamInfo& s : recording.streams)
-    if (!s.kernel) programs.emplace(s.pid, s.comm);
+    if (s.cuda()) programs.emplace(s.pid, s.comm);
   std::vector<std::string> names;
   for (const auto& [pid, comm] : programs)
     names.push_back(
@@ -57,7 +57,8 @@ void Show(const merge::Recording& recording, Page* page) {
   Interval span;
   for (const merge::StreamInfo& s : recording.streams) {
     bytes += s.bytes;
-    (s.kernel ? kernel : cuda) += 1;
+    kernel += s.kernel;
+    cuda += s.cuda();
     live |= s.live;
     // The wall clock when the recording began: that of its oldest stream.
     if (s.created_real_ns != 0 && (created == 0 || s.created_real_ns < created))

@@ -71,13 +71,17 @@ std::string NothingToMerge(const merge::MergeOptions& options,
 
 std::string Counted(const merge::MergeSummary& s) {
   return fmt::format(
-      "{} and {}: {}, {}, {}, {}",
+      "{} and {}: {}, {}, {}, {}{}",
       FormatCounted(s.cuda_streams, "CUDA stream", "CUDA streams"),
       FormatCounted(s.kernel_streams, "kernel stream", "kernel streams"),
       FormatCounted(s.calls, "call", "calls"),
       FormatCounted(s.switches, "context switch", "context switches"),
       FormatCounted(s.tasks, "task event", "task events"),
-      FormatCounted(s.samples, "system sample", "system samples"));
+      FormatCounted(s.samples, "system sample", "system samples"),
+      s.code_samples == 0 ? ""
+                          : ", " + FormatCounted(s.code_samples,
+                                                 "sample of code",
+                                                 "samples of code"));
 }
 
 // Ctrl-C ends a merge at once: the store stays as it was.

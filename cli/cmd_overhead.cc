@@ -428,7 +428,7 @@ std::optional<Failure> Comparison::CountEvents(const std::string& traces,
     auto reader = merge::OpenTrace(options.output);
     if (!reader.ok()) return Failure{kFailed, reader.status().message()};
     for (const merge::StoredStream& s : (*reader)->streams())
-      if (!s.kernel) self_ns += static_cast<double>(s.self_ns);
+      if (s.cuda()) self_ns += static_cast<double>(s.self_ns);
     // Without those of the companion's own start and end.
     if (mode->companion) {
       auto rows = (*reader)->Switches(run);

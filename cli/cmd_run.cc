@@ -33,11 +33,13 @@
 #include "cli/options.h"
 #include "cli/process_watch.h"
 #include "cli/program.h"
+#include "cli/recorded_processes.h"
 #include "cli/recording.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
 #include "cli/signals.h"
 #include "cli/time_window.h"
+#include "code_sampler/sampler.h"
 #include "merge/coverage.h"
 #include "merge/store_output.h"
 #include "merge/trace_reader.h"
@@ -58,6 +60,7 @@ constexpr const char* kRunExamples =
     "  ingero run torchrun --nproc-per-node 4 train.py\n"
     "  ingero run -o 1.store -- ./server     then: ingero explain --db 1.store\n"
     "  ingero run --cuda-only python3 train.py                 without root\n"
+    "  ingero run --where python3 train.py    names lines: at train.py:214\n"
     "  ingero run --quiet make bench && ingero explain --json\n"
     "\n"
     "Ctrl-C and SIGTERM end the program, not the recording of it. Exit status:\n"
@@ -81,6 +84,8 @@ constexpr const char* kWithout =
     "will not be known: ";
 
 constexpr Ns kLook = kMillisecond * 250;
+// At all processes of the host.
+constexpr Ns kLookAtAll = kSecond;
 // Where the program speaks on the same terminal, whole lines now and then.
 constexpr Ns kLineInPlace = kSecond, kLineBetween = kSecond * 10;
 // An ingero-kprobe of somebody else writes what it has twice a second.
@@ -122,6 +127,9 @@ class Session {
   }
   // The program's exit status, once there is one.
   std::optional<int> OnSignal(const signalfd_siginfo& info);
+  void StartSampler();
+  void WatchCode(Ns now);
+  void StopSampler();
   void ShowLine(Ns now);
   void EndLine();
   void PrintProcesses(const merge::TraceReader& trace) const;
@@ -134,6 +142,8 @@ class Session {
   bool kernel_by_others_ = false;
   LiveCalls calls_;
   std::optional<ProcessWatch> watch_;
+  std::unique_ptr<code_sampler::Sampler> sampler_;
+  Ns watch_code_at_;
   pid_t child_ = -1;
   std::optional<GroupWitness> witness_;  // while there is a child
   bool told_to_end_ = false;
@@ -200,10 +210,12 @@ int Session::Record(const std::string& shim) {
     }
     child_ = *started;
     watch_.emplace(child_, Now());
+    StartSampler();
   } else if (options_.pid != 0) {
     pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, options_.pid, 0)));
     told_to_end_ = !pidfd.valid();  // it has ended meanwhile
   }
+  if (options_.program.empty()) StartSampler();
 
   int exit_status = kDone;
   Ns look_at = Now();
@@ -217,6 +229,7 @@ int Session::Record(const std::string& shim) {
         if (companion_->ended() && options_.command == "trace") break;
       }
       if (watch_) watch_->Look(now);
+      WatchCode(now);
       ShowLine(now);
       look_at = now + kLook;
     }
@@ -234,10 +247,55 @@ int Session::Record(const std::string& shim) {
   }
   end_ = Now();
   child_ = -1;
+  StopSampler();
   witness_.reset();
   if (watch_) watch_->LookAtAll(end_);
   EndLine();
   return exit_status;
+}
+
+// Its thread has our signal mask: it is started after the program, which does
+// not inherit it.
+void Session::StartSampler() {
+  if (options_.where_hz == 0) return;
+  auto started =
+      code_sampler::Sampler::Start(options_.dir, options_.where_hz);
+  if (started.ok())
+    sampler_ = std::move(*started);
+  else
+    Say("where code is will not be known: " + started.status().message());
+}
+
+void Session::WatchCode(Ns now) {
+  if (sampler_ == nullptr) return;
+  if (!watch_) {
+    // Of a trace: whoever writes calls into the folder.
+    if (now < watch_code_at_) return;
+    watch_code_at_ = now + kLookAtAll;
+    sampler_->Watch(RecordedProcesses(options_.dir));
+    return;
+  }
+  std::vector<code_sampler::Watched> list;
+  for (const WatchedProcess& p : watch_->processes())
+    if (p.alive && p.start_ticks != 0)
+      list.push_back({p.pid, p.start_ticks, p.comm});
+  sampler_->Watch(std::move(list));
+}
+
+void Session::StopSampler() {
+  if (sampler_ == nullptr) return;
+  const code_sampler::SamplerSummary summary = sampler_->Stop();
+  sampler_.reset();
+  for (const std::string& problem : summary.problems) Say(problem);
+  if (summary.processes == 0 && summary.problems.empty())
+    Say(options_.program.empty()
+            ? "--where: no program that was recorded ran Python"
+            : "--where: no process of the program ran Python");
+  else if (summary.least_hz * 2 < options_.where_hz)
+    Say(fmt::format("--where: down to {} looks a second of the {} asked for, so "
+                    "that looking takes no more than {:.0f} % of a CPU",
+                    summary.least_hz, options_.where_hz,
+                    code_sampler::kMostOfOneCpu * 100));
 }
 
 void Session::ShowLine(Ns now) {
@@ -302,7 +360,7 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
   };
   std::map<analysis::ProcessIndex, Ns> began;
   for (const merge::StoredStream& s : trace.streams())
-    if (!s.kernel && s.process != analysis::kNone)
+    if (s.cuda() && s.process != analysis::kNone)
       began.emplace(s.process, s.span.begin);
 
   const std::vector<WatchedProcess> watched =
@@ -470,6 +528,39 @@ void AddOptions(CLI::App* app, RecordingOptions* o) {
                 "No live line, list of processes or report");
 }
 
+// --where[=HZ] of a command.
+class WhereOption {
+ public:
+  explicit WhereOption(CLI::App* app) {
+    option_ = app->add_option("--where", text_,
+                              fmt::format("Say at which lines of Python threads "
+                                          "were: look\nHZ times a second, from "
+                                          "outside (default {})",
+                                          code_sampler::kDefaultHz))
+                  ->type_name("=HZ")
+                  ->expected(0, 1);
+  }
+  // False: Wrong() says what is.
+  bool Take(RecordingOptions* o) const {
+    if (option_->count() == 0) return true;
+    o->where_hz = code_sampler::kDefaultHz;
+    if (text_.empty()) return true;
+    const auto [end, error] = std::from_chars(
+        text_.data(), text_.data() + text_.size(), o->where_hz);
+    return error == std::errc() && end == text_.data() + text_.size() &&
+           o->where_hz > 0 && o->where_hz <= code_sampler::kMostHz;
+  }
+  std::string Wrong() const {
+    return fmt::format("--where: '{}' is not a number of looks a second from 1 "
+                       "to {}, such as --where=50",
+                       text_, code_sampler::kMostHz);
+  }
+
+ private:
+  std::string text_;
+  CLI::Option* option_ = nullptr;
+};
+
 // Makes the folder, its path absolute. A status to exit with where it can't.
 std::optional<int> PrepareFolder(RecordingOptions* o, const Io& io) {
   TraceDir dir = DefaultTraceDir();
@@ -503,6 +594,7 @@ size_t ProgramAt(const CLI::App& app, const Args& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--" || !args[i].starts_with("-") || args[i] == "-")
       return i;
+    if (args[i] == "--where") continue;  // its value, if any, is behind a "="
     const CLI::Option* option = app.get_option_no_throw(args[i]);
     if (option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
@@ -548,6 +640,7 @@ int RunRun(const Args& args, const Io& io) {
   AddOptions(&app, &o);
   app.add_flag("--cuda-only", o.cuda_only,
                "Do not record the scheduler, nor ask sudo");
+  WhereOption where(&app);
   // For the help: what is parsed ends where it begins.
   std::string unused;
   app.add_option("PROGRAM", unused,
@@ -557,6 +650,7 @@ int RunRun(const Args& args, const Io& io) {
   const size_t at = ProgramAt(app, args);
   const auto words = args.begin() + static_cast<ptrdiff_t>(at);
   if (auto status = Parse(app, Args(args.begin(), words), io)) return *status;
+  if (!where.Take(&o)) return UsageError(io, "run", where.Wrong());
   o.program.assign(words + (at < args.size() && args[at] == "--"), args.end());
   if (o.program.empty() || o.program[0].empty())
     return UsageError(io, "run",
@@ -579,7 +673,9 @@ int RunTrace(const Args& args, const Io& io) {
                  "it ends")
       ->type_name("PID");
   AddOptions(&app, &o);
+  WhereOption where(&app);
   if (auto status = Parse(app, args, io)) return *status;
+  if (!where.Take(&o)) return UsageError(io, "trace", where.Wrong());
   if (!duration.empty()) {
     auto parsed = ParseDuration(duration);
     if (!parsed.ok())

@@ -110,7 +110,7 @@ int Info(const Asked& asked, const Io& io) {
     out["streams"] = Json::array();
     for (const merge::StoredStream& s : trace.streams())
       out["streams"].push_back({{"file", s.file},
-                                {"kind", s.kernel ? "kernel" : "cuda"},
+                                {"kind", s.kernel ? "kernel" : s.code ? "code" : "cuda"},
                                 {"pid", s.pid},
                                 {"events", s.events},
                                 {"bytes", s.bytes},

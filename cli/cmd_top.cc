@@ -84,7 +84,7 @@ std::optional<merge::Recording> Live(const std::vector<std::string>& dirs,
 std::string FolderOf(const merge::Recording& recording,
                      const std::vector<std::string>& dirs) {
   for (const merge::StreamInfo& s : recording.streams)
-    if (!s.kernel) return s.path.substr(0, s.path.rfind('/'));
+    if (s.cuda()) return s.path.substr(0, s.path.rfind('/'));
   return dirs[0];
 }
 
@@ -242,7 +242,7 @@ void View::AddLive(Page* page) const {
   for (const merge::StreamInfo& s : recording_.streams) {
     begin = std::min(begin, s.span.begin);
     kernel |= s.kernel && s.live;
-    programs += !s.kernel && s.live;
+    programs += s.cuda() && s.live;
   }
   page->Labeled(
       "recording",
@@ -355,7 +355,7 @@ std::string View::WhatIs(const CpuUser& user) const {
   const auto recorded = [&](uint32_t pid) {
     return std::any_of(recording_.streams.begin(), recording_.streams.end(),
                        [&](const merge::StreamInfo& s) {
-                         return !s.kernel && s.live && s.pid == pid;
+                         return s.cuda() && s.live && s.pid == pid;
                        });
   };
   if (recorded(user.pid)) return ", recorded";

@@ -60,7 +60,8 @@ std::optional<int> Parse(CLI::App& app, const Args& args, const Io& io) {
     // An empty shell variable, most likely.
     for (const CLI::Option* option : app.get_options())
       for (const std::string& value : option->results())
-        if (value.empty()) return NeedsValue(app, option->get_name(), io);
+        if (value.empty() && option->get_expected_min() > 0)
+          return NeedsValue(app, option->get_name(), io);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     Write(io.out, app.help());

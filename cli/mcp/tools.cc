@@ -683,7 +683,8 @@ Offer MakeOffer(const std::string& db, std::chrono::seconds most) {
            "switches, operations, operation_seconds, feed, path, feed_seconds, "
            "path_seconds (the same by second: for sums), path_totals, call_splits, "
            "sched_seconds, processes, threads, system, tasks, nvtx, steps, "
-           "nvtx_steps, kernels, findings, losses, coverage, streams; views: "
+           "nvtx_steps, kernels, code_samples, findings, losses, coverage, "
+           "streams; views: "
            "wakes, page_allocs, gpu, slow_steps, starvation, cpu_holders, "
            "process_time, slowest_calls. Columns and units: resource "
            "ingero://sql-schema.",

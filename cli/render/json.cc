@@ -112,6 +112,9 @@ Json Trace(const Report& report) {
           {"clock_error_ns", facts.clock_error.value},
           {"tracing_cost_ns", facts.tracing_cost.value},
           {"companion_cost_ns", facts.companion_cost.value},
+          {"code_hz", facts.code_hz},
+          {"code_samples", facts.code_samples},
+          {"code_cost_ns", facts.code_cost.value},
           {"page_cost_ns", facts.page_cost.value}};
 }
 
@@ -313,6 +316,14 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
                         {"unit", e.unit},
                         {"window", ToJson(e.window)},
                         {"query", e.query}});
+  Json code = Array();
+  for (const analysis::CodeAt& at : f.code)
+    code.push_back({{"file", at.file},
+                    {"line", at.line == 0 ? Json(nullptr) : Json(at.line)},
+                    {"function", at.function},
+                    {"samples", at.samples},
+                    {"share", Number(at.share)},
+                    {"within", at.within}});
   for (const analysis::Recommendation& r : f.recommendations)
     recommendations.push_back({{"text", r.text}, {"gain_ns", r.gain.value}});
   return {{"id", f.id},
@@ -329,6 +340,8 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
           {"evidence", evidence},
           {"recommendations", recommendations},
           {"symptoms", f.symptoms},
+          {"code", code},
+          {"code_samples", f.code_samples},
           {"confidence", Name(f.confidence)},
           {"coverage", f.coverage}};
 }

@@ -113,6 +113,7 @@ class MarkdownReport : private ReportWords {
     Line("");
     Item("When", When(f));
     Item("Root cause", Culprits(f, all_ ? f.culprits.size() : kTopListed));
+    Item("Code", Sentence(analysis::CodeText(f)));
     std::vector<std::string> texts;
     for (const analysis::Recommendation& a : f.recommendations)
       texts.push_back(Advice(a, f.base));

@@ -161,6 +161,7 @@ class TextReport : private ReportWords {
     }
     Item("Root cause",
          Culprits(f, o_.all ? f.culprits.size() : kTopListed));
+    Item("Code", Sentence(analysis::CodeText(f)));
     label = "Fix";
     for (const analysis::Recommendation& a : f.recommendations) {
       Item(label, Advice(a, f.base));

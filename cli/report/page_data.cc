@@ -414,6 +414,7 @@ Json Collector::Build() {
          {"windows", windows},
          {"culprits", culprits},
          {"advice", advice},
+         {"code", analysis::CodeText(f)},
          {"confidence", kConfidences[static_cast<size_t>(f.confidence)]},
          {"coverage", f.coverage}});
   }

@@ -184,6 +184,14 @@ Report Oversubscribed() {
       {"Use num_workers=3 or give the job more CPUs.", Ms(18'910)},
       {"Keep workers alive between epochs (persistent_workers=True).", Ns(0)}};
   found.symptoms = {"cudaStreamSynchronize p99 225 us against p50 25 us"};
+  found.code_samples = 310;
+  found.code = {{"/home/me/project/train.py", "train_step", 214, 192, 0.62, ""},
+                {"/home/me/project/data.py", "Photos.__getitem__", 41, 65, 0.21,
+                 "functional.py:89 in rotate"},
+                {"<string>", "made", 0, 31, 0.1, ""}};
+  r.facts.code_hz = 50;
+  r.facts.code_samples = 2'155;
+  r.facts.code_cost = Ms(22);
   found.confidence = Confidence::kHigh;
   found.coverage = "complete";
 
@@ -368,6 +376,10 @@ Report Hostile() {
   r.findings[0].culprits[1].name = bidi;
   r.findings[0].timeline[0].text = endless + escape;
   r.findings[0].symptoms = {endless};
+  r.findings[0].code[0].file = "/x/" + escape;
+  r.findings[0].code[0].function = endless;
+  r.findings[0].code[1].file = broken;
+  r.findings[0].code[1].function = bidi;
   r.threads[1].name = escape;
   r.chains[0].text = endless + " " + bidi + escape;
   r.findings[0].evidence[0].query = escape;

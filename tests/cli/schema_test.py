@@ -108,7 +108,7 @@ class SchemaTest(unittest.TestCase):
             self.assertTrue(any(d[name] for d in documents), name)
         findings = [f for d in documents for f in d["findings"]]
         for name in ("windows", "timeline", "culprits", "evidence",
-                     "recommendations", "symptoms"):
+                     "recommendations", "symptoms", "code"):
             self.assertTrue(any(f[name] for f in findings), name)
         self.assertTrue(any(d["trace"]["losses"] for d in documents))
 

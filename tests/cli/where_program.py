@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program on the simulated CUDA for where_test.py, with one planted reason
+why the GPU waits: where_program.py LIBCUDART host|sync|loader SECONDS. Its
+lines are found by their comments."""
+
+import ctypes
+import multiprocessing
+import sys
+import time
+
+WORK_BYTES = 1 << 20
+
+
+class Gpu:
+
+    def __init__(self, path):
+        self.cuda = ctypes.CDLL(path)
+        self.memory = ctypes.c_void_p()
+        assert self.cuda.cudaMalloc(ctypes.byref(self.memory),
+                                    ctypes.c_size_t(WORK_BYTES)) == 0
+
+    def submit(self):
+        self.cuda.cudaMemsetAsync(self.memory, 0, ctypes.c_size_t(WORK_BYTES),
+                                  None)
+
+    def wait(self):
+        self.cuda.cudaStreamSynchronize(None)
+
+    def item(self):
+        return self.cuda.cudaStreamQuery(None)  # planted: sync
+
+
+def augment(n):
+    total = 0
+    for i in range(n):
+        total += i * i  # planted: host
+    return total
+
+
+def augment_fast(n):
+    return n * n  # a control: hardly any time
+
+
+class Dataset:
+
+    def __getitem__(self, index):
+        total = index
+        for i in range(60_000):
+            total += i * index  # planted: loader
+        return total
+
+
+def worker(pipe):
+    data = Dataset()
+    index = 0
+    while pipe.recv():
+        index += 1
+        pipe.send(data[index])
+
+
+def main():
+    mode, seconds = sys.argv[2], float(sys.argv[3])
+    if mode == "loader":
+        pipe, far = multiprocessing.Pipe()
+        process = multiprocessing.get_context("fork").Process(
+            target=worker, args=(far,), daemon=True)
+        process.start()
+    gpu = Gpu(sys.argv[1])
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        gpu.submit()
+        gpu.wait()
+        augment_fast(3)
+        if mode == "host":
+            augment(60_000)
+        elif mode == "sync":
+            for _ in range(20):
+                gpu.item()
+        else:
+            pipe.send(True)
+            pipe.recv()
+    if mode == "loader":
+        pipe.send(False)
+
+
+if __name__ == "__main__":
+    main()
