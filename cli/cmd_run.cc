@@ -276,8 +276,8 @@ void Session::WatchCode(Ns now) {
     return;
   }
   std::vector<code_sampler::Watched> list;
-  for (const WatchedProcess& p : watch_->processes())
-    if (p.alive && p.start_ticks != 0)
+  for (const WatchedProcess& p : watch_->living())
+    if (p.start_ticks != 0)
       list.push_back({p.pid, p.start_ticks, p.comm});
   sampler_->Watch(std::move(list));
 }

@@ -106,6 +106,12 @@ void ProcessWatch::LookAtAll(Ns now) {
   for (auto& [pid, entry] : living_) LookAt(&entry);
 }
 
+std::vector<WatchedProcess> ProcessWatch::living() const {
+  std::vector<WatchedProcess> living;
+  for (const auto& [pid, entry] : living_) living.push_back(entry.process);
+  return living;
+}
+
 std::vector<WatchedProcess> ProcessWatch::processes() const {
   std::vector<WatchedProcess> all = ended_;
   for (const auto& [pid, entry] : living_) all.push_back(entry.process);

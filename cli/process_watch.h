@@ -45,6 +45,8 @@ class ProcessWatch {
   void LookAtAll(Ns now);
   // By pid and start.
   std::vector<WatchedProcess> processes() const;
+  // Those that lived at the last look, by pid.
+  std::vector<WatchedProcess> living() const;
 
  private:
   struct Entry {
