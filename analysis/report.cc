@@ -151,7 +151,7 @@ class Builder {
     report_.activities = std::move(summaries.activities);
     PageCosts();
     Yields();
-    if (options_.pid) {
+    if (!WantsAll()) {
       std::erase_if(report_.facts.coverage, [&](const CoverageFact& c) {
         return c.process != kNone && !Wanted(c.process);
       });
@@ -191,9 +191,14 @@ class Builder {
                      lone * kMost);
   }
 
+  bool WantsAll() const { return !options_.pid && options_.pids.empty(); }
   bool Wanted(ProcessIndex p) const {
-    return !options_.pid || (p < report_.processes.size() &&
-                             report_.processes[p].pid == *options_.pid);
+    if (WantsAll()) return true;
+    if (p >= report_.processes.size()) return false;
+    const uint32_t pid = report_.processes[p].pid;
+    return options_.pid ? pid == *options_.pid
+                        : std::find(options_.pids.begin(), options_.pids.end(),
+                                    pid) != options_.pids.end();
   }
   bool WantedTree(ProcessIndex p) const {
     for (int depth = 0; p < report_.processes.size() && depth < 64; ++depth) {
@@ -847,11 +852,23 @@ class Builder {
     return out;
   }
 
-  Interval WorstSecond(const Tally& tally) const {
+  // Begins where the finding says that it was, so that what is told of that
+  // second is not of before it.
+  Interval WorstSecond(const Tally& tally,
+                       const std::vector<Interval>& windows) const {
     const int64_t second = kSecond.value / bucket_.value;
     Ns most;
     int64_t best = 0;
+    const auto listed = [&](int64_t bucket) {
+      const Ns begin =
+          std::max(Ns(bucket * bucket_.value), report_.window.begin);
+      return windows.empty() ||
+             std::any_of(windows.begin(), windows.end(), [&](Interval w) {
+               return w.begin <= begin && begin < w.end;
+             });
+    };
     for (auto it = tally.buckets.begin(); it != tally.buckets.end(); ++it) {
+      if (!listed(it->first)) continue;
       Ns sum;
       for (auto j = it;
            j != tally.buckets.end() && j->first < it->first + second; ++j)
@@ -897,7 +914,7 @@ class Builder {
   // Of the worst second, and of what this rule took only.
   void Timeline(const Context& context, size_t rule, const Tally& tally,
                 Finding* f) const {
-    const Interval worst = WorstSecond(tally);
+    const Interval worst = WorstSecond(tally, f->windows);
     if (worst.empty()) return;
     const Ns at = worst.begin - report_.window.begin;
     Ns starved, all;
@@ -1597,6 +1614,48 @@ std::string CodeText(const Finding& finding) {
     text += ")";
   }
   return text;
+}
+
+std::vector<std::string> FoldedCoverage(
+    const std::vector<CoverageFact>& facts) {
+  constexpr size_t kNamed = 4;
+  struct Group {
+    std::string before, after;  // what is said around the name
+    std::vector<std::string> names;
+  };
+  std::vector<Group> groups;
+  for (const CoverageFact& fact : facts) {
+    const size_t at =
+        fact.name.empty() ? fact.text.npos : fact.text.find(fact.name);
+    Group said{fact.text, "", {}};
+    if (at != fact.text.npos)
+      said = {fact.text.substr(0, at),
+              fact.text.substr(at + fact.name.size()),
+              {fact.name}};
+    const auto same =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+          return g.names.empty() == said.names.empty() &&
+                 g.before == said.before && g.after == said.after;
+        });
+    if (same == groups.end())
+      groups.push_back(std::move(said));
+    else if (!said.names.empty())
+      same->names.push_back(fact.name);
+  }
+  std::vector<std::string> texts;
+  for (const Group& g : groups) {
+    std::string names;
+    const size_t shown = g.names.size() > kNamed + 1 ? kNamed : g.names.size();
+    for (size_t i = 0; i < shown; ++i)
+      names += (i == 0                    ? ""
+                : i + 1 == g.names.size() ? " and "
+                                          : ", ") +
+               g.names[i];
+    if (shown < g.names.size())
+      names += " and " + std::to_string(g.names.size() - shown) + " more";
+    texts.push_back(g.before + names + g.after);
+  }
+  return texts;
 }
 
 Report BuildReport(const ReportSource& source, const ReportOptions& options) {

@@ -172,7 +172,10 @@ struct Summaries {
 struct CoverageFact {
   ProcessIndex process = kNone;  // kNone: about the recording as a whole
   std::string text;
+  std::string name = {};  // the process, as `text` has it
 };
+// A sentence for those processes of which the same is to be said.
+std::vector<std::string> FoldedCoverage(const std::vector<CoverageFact>& facts);
 
 // Facts about the recording that the analysis only passes on.
 struct TraceFacts {
@@ -356,6 +359,7 @@ class TimeSink {
 struct ReportOptions {
   std::optional<Interval> window;  // default: the whole span
   std::optional<uint32_t> pid;     // only this process (and its workers)
+  std::vector<uint32_t> pids;      // only these; empty: all
   TimeSink* sink = nullptr;
   bool chains = false;  // reads every split of the window
 };

@@ -52,10 +52,6 @@ std::string Joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-std::string NameOf(const Process& p) {
-  return fmt::format("{}/{}", p.name.empty() ? "process" : p.name, p.pid);
-}
-
 const char* WhyEscaped(uint64_t detail) {
   switch (detail) {
     case INGERO_ESCAPE_COPY: return "of a second copy of its library";
@@ -104,6 +100,10 @@ std::vector<std::string> Words(const std::string& text) {
 }
 
 }  // namespace
+
+std::string NameOf(const Process& p) {
+  return fmt::format("{}/{}", p.name.empty() ? "process" : p.name, p.pid);
+}
 
 std::string WhyNotRecorded(uint64_t seen) {
   if (seen & INGERO_CUDA_SHIM_MAPPED) {
@@ -261,7 +261,7 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader) {
                      parent->second.deep_bound.empty();
       if (c.idle_child)
         c.not_recorded = fmt::format(
-            "it made no CUDA call; its libraries are those of {}, which was "
+            "no CUDA call was made; the libraries are those of {}, which was "
             "recorded (as a data loader's workers)",
             NameOf(processes[parent->first]));
       else if (!c.recorded)

@@ -83,6 +83,9 @@ std::vector<ProcessCoverage> ReadCoverage(const TraceReader& reader);
 // it.
 std::string LeftOut(const std::string& choice);
 
+// "python3/4242", as sentences about it call it.
+std::string NameOf(const analysis::Process& process);
+
 // The line of `ingero explain` about it.
 std::string CoverageSentence(const ProcessCoverage& coverage,
                              const analysis::Process& process);

@@ -1123,7 +1123,8 @@ TraceFacts TraceReader::facts() const {
   const bool no_calls = Fact("count.calls") == 0;
   for (const ProcessCoverage& c : coverage) {
     if (!c.recorded && c.shim_mapped && !no_calls) continue;
-    f.coverage.push_back({c.process, CoverageSentence(c, processes_[c.process])});
+    f.coverage.push_back({c.process, CoverageSentence(c, processes_[c.process]),
+                          NameOf(processes_[c.process])});
     if (unseen.empty() && !c.recorded) unseen = f.coverage.back().text;
   }
 

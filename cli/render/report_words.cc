@@ -202,10 +202,7 @@ std::vector<LabeledFact> ReportWords::Facts() const {
       text = fmt::format("{}: {}", Short(f.process), text);
     list.push_back({fmt::format("GPU {}", f.device), text});
   }
-  std::vector<std::string> coverage;
-  for (const analysis::CoverageFact& c : facts.coverage)
-    coverage.push_back(c.text);
-  add("Coverage", coverage);
+  add("Coverage", analysis::FoldedCoverage(facts.coverage));
   if (!facts.scope.empty()) list.push_back({"Scope", Sentence(facts.scope)});
   add("Missing", facts.missing, Tone::kYellow);
   add("System", facts.system);

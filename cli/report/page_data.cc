@@ -459,9 +459,8 @@ Json Collector::Build() {
           ? 0
           : report.facts.wall_clock_at_span_begin_ns +
                 (window_.begin - report.span.begin).value;
-  std::vector<std::string> coverage;
-  for (const analysis::CoverageFact& c : report.facts.coverage)
-    coverage.push_back(c.text);
+  const std::vector<std::string> coverage =
+      analysis::FoldedCoverage(report.facts.coverage);
   return {{"version", INGERO_VERSION},
           {"verdict", report.verdict},
           {"complete", report.complete},
