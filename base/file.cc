@@ -29,6 +29,11 @@ ssize_t ReadFully(size_t bytes, ReadSome read_some) {
   return static_cast<ssize_t>(done);
 }
 
+Status WriteFailed(int error) {
+  return Status::Error(Status::Errno("write", error).message() +
+                       WriteAdvice(error));
+}
+
 template <typename WriteSome>
 Status WriteFully(size_t bytes, WriteSome write_some) {
   size_t done = 0;
@@ -36,12 +41,24 @@ Status WriteFully(size_t bytes, WriteSome write_some) {
     const ssize_t n = write_some(done, bytes - done);
     if (n < 0) {
       if (errno == EINTR) continue;
-      return Status::Errno("write", errno);
+      return WriteFailed(errno);
     }
-    if (n == 0) return Status::Errno("write", ENOSPC);
+    if (n == 0) return WriteFailed(ENOSPC);
     done += static_cast<size_t>(n);
   }
   return {};
+}
+
+// `said`: what an error calls it.
+Result<Fd> Open(int dir, const std::string& name, const std::string& said,
+                int flags, mode_t mode) {
+  int fd;
+  do {
+    fd = openat(dir, name.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd >= 0) return Fd(fd);
+  if ((flags & O_ACCMODE) == O_RDONLY) return CannotOpen(said, errno);
+  return CannotWrite(said, errno);
 }
 
 std::string DirectoryOf(const std::string& path) {
@@ -59,18 +76,12 @@ void Fd::reset(int fd) {
 }
 
 Result<Fd> OpenFile(const std::string& path, int flags, mode_t mode) {
-  return OpenFileAt(AT_FDCWD, path, flags, mode);
+  return Open(AT_FDCWD, path, path, flags, mode);
 }
 
-Result<Fd> OpenFileAt(int dir_fd, const std::string& name, int flags,
-                      mode_t mode) {
-  int fd;
-  do {
-    fd = openat(dir_fd, name.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  if (fd >= 0) return Fd(fd);
-  if ((flags & O_ACCMODE) == O_RDONLY) return CannotOpen(name, errno);
-  return Status::Errno("open " + name, errno);
+Result<Fd> OpenFileAt(int dir, const std::string& dir_path,
+                      const std::string& name, int flags, mode_t mode) {
+  return Open(dir, name, dir_path + "/" + name, flags, mode);
 }
 
 Result<std::string> ReadWholeFile(const std::string& path, size_t max_bytes) {

@@ -46,9 +46,9 @@ class Fd {
 
 // open(2) with O_CLOEXEC, repeated on EINTR.
 Result<Fd> OpenFile(const std::string& path, int flags, mode_t mode = 0600);
-// The same below an open directory.
-Result<Fd> OpenFileAt(int dir_fd, const std::string& name, int flags,
-                      mode_t mode = 0600);
+// The same below the open directory `dir`, whose path is `dir_path`.
+Result<Fd> OpenFileAt(int dir, const std::string& dir_path,
+                      const std::string& name, int flags, mode_t mode = 0600);
 
 inline constexpr size_t kMaxWholeFileBytes = 64u << 20;
 // The whole file; also /proc and /sys files, whose size says 0. More than

@@ -12,14 +12,6 @@
 namespace ingero {
 namespace {
 
-std::optional<uint64_t> Number(std::string_view text) {
-  uint64_t value;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
-}
-
 std::string_view CutWord(std::string_view* text) {
   const size_t end = std::min(text->find(' '), text->size());
   const std::string_view word = text->substr(0, end);
@@ -35,6 +27,14 @@ std::optional<TaskStat> ReadStat(const std::string& folder) {
 
 }  // namespace
 
+std::optional<uint64_t> LeadingNumber(std::string_view text) {
+  uint64_t value;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
 std::optional<TaskStat> ParseTaskStat(std::string_view text) {
   // The name may hold blanks and parentheses; fields count from its end.
   const size_t name = text.find('('), name_end = text.rfind(')');
@@ -46,11 +46,12 @@ std::optional<TaskStat> ParseTaskStat(std::string_view text) {
   text.remove_prefix(name_end + 2);
   if (const std::string_view state = CutWord(&text); !state.empty())
     stat.state = state[0];
-  const auto parent = Number(CutWord(&text));
+  const auto parent = LeadingNumber(CutWord(&text));
   for (int field = 5; field < 14; ++field) CutWord(&text);
-  const auto user = Number(CutWord(&text)), kernel = Number(CutWord(&text));
+  const auto user = LeadingNumber(CutWord(&text)),
+             kernel = LeadingNumber(CutWord(&text));
   for (int field = 16; field < 22; ++field) CutWord(&text);
-  const auto start = Number(text);
+  const auto start = LeadingNumber(text);
   if (!parent || !user || !kernel || !start) return std::nullopt;
   stat.parent_pid = static_cast<uint32_t>(*parent);
   stat.cpu_ticks = *user + *kernel;
@@ -67,13 +68,18 @@ std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid) {
                   std::to_string(tid));
 }
 
+bool IsDead(uint32_t pid, const TaskStat& stat) {
+  return (stat.state == 'Z' || stat.state == 'X') &&
+         NumberedEntries("/proc/" + std::to_string(pid) + "/task").size() <= 1;
+}
+
 std::vector<uint64_t> NumberedEntries(const std::string& path) {
   std::vector<uint64_t> numbers;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(path.c_str()),
                                                 closedir);
   if (!dir) return numbers;
   while (const dirent* entry = readdir(dir.get()))
-    if (const auto n = Number(entry->d_name)) numbers.push_back(*n);
+    if (const auto n = LeadingNumber(entry->d_name)) numbers.push_back(*n);
   return numbers;
 }
 

@@ -24,6 +24,13 @@ std::optional<TaskStat> ParseTaskStat(std::string_view text);
 std::optional<TaskStat> ReadTaskStat(uint32_t pid);
 std::optional<TaskStat> ReadTaskStat(uint32_t pid, uint32_t tid);
 
+// Whether it has ended, all its threads with it, and waits to be asked how. A
+// process whose first thread alone has ended runs on.
+bool IsDead(uint32_t pid, const TaskStat& stat);
+
+// What `text` begins with; nullopt where that is no number.
+std::optional<uint64_t> LeadingNumber(std::string_view text);
+
 // The entries of `path` whose names are numbers; empty where it can't be read.
 std::vector<uint64_t> NumberedEntries(const std::string& path);
 

@@ -3,6 +3,9 @@
 #ifndef INGERO_IMPORT_GZ_BUFFER_H_
 #define INGERO_IMPORT_GZ_BUFFER_H_
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
@@ -15,16 +18,25 @@ namespace ingero::import {
 // A gzipped file, or a plain one.
 class GzBuffer : public std::streambuf {
  public:
-  explicit GzBuffer(const std::string& path)
-      : file_(gzopen(path.c_str(), "rb")) {
-    if (file_ != nullptr) gzbuffer(file_, 1 << 18);
+  // errno says why it could not be opened.
+  explicit GzBuffer(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    struct stat st;
+    if (fstat(fd, &st) == 0) bytes_of_file_ = st.st_size;
+    file_ = gzdopen(fd, "rb");
+    if (file_ == nullptr)
+      close(fd);
+    else
+      gzbuffer(file_, 1 << 18);
   }
   ~GzBuffer() override {
     if (file_ != nullptr) gzclose(file_);
   }
   bool opened() const { return file_ != nullptr; }
-  // Of the compressed file.
+  // Of the compressed file, now and in all.
   int64_t offset() const { return gzoffset(file_); }
+  int64_t bytes() const { return bytes_of_file_; }
   // "" = nothing went wrong.
   std::string Problem() const {
     int error = Z_OK;
@@ -42,7 +54,8 @@ class GzBuffer : public std::streambuf {
   }
 
  private:
-  gzFile file_;
+  gzFile file_ = nullptr;
+  int64_t bytes_of_file_ = 0;
   std::vector<char> bytes_ = std::vector<char>(1 << 18);
 };
 

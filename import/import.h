@@ -76,6 +76,7 @@ struct Events {
   int64_t real_ns_at_zero = 0;  // CLOCK_REALTIME; 0 = not told
   std::string host;
   std::string source;  // "torch.profiler"
+  std::string path;    // of the file, for errors
   // What the file had and ingero has no use for: "python_function", and how
   // often.
   std::map<std::string, uint64_t> left_out;

@@ -5,7 +5,6 @@
 // Times are microseconds with up to three decimals, since 1970 or, in later
 // versions, since "baseTimeNanoseconds".
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <istream>
 #include <nlohmann/json.hpp>
@@ -306,15 +305,11 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 Result<Events> ReadKineto(const std::string& path, const Progress& progress) {
   GzBuffer buffer(path);
   if (!buffer.opened()) return CannotOpen(path, errno);
-  int64_t bytes = 0;
-  if (FILE* f = std::fopen(path.c_str(), "rb"); f != nullptr) {
-    if (std::fseek(f, 0, SEEK_END) == 0) bytes = std::ftell(f);
-    std::fclose(f);
-  }
   std::istream in(&buffer);
   Events events;
   events.source = "torch.profiler";
-  Reader reader(&events, &buffer, bytes, progress);
+  events.path = path;
+  Reader reader(&events, &buffer, buffer.bytes(), progress);
   const bool whole = nlohmann::json::sax_parse(in, &reader);
   if (const std::string problem = buffer.Problem(); !problem.empty())
     return Status::Error(path + ": is cut or damaged (" + problem +

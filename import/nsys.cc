@@ -42,7 +42,7 @@ class Export {
     return Status::Error(path_ + ": " + why);
   }
 
-  Result<bool> Has(const char* table) {
+  Result<bool> Has(const std::string& table) {
     bool found = false;
     INGERO_RETURN_IF_ERROR(Each(
         "SELECT name FROM sqlite_master WHERE type = 'table'",
@@ -50,10 +50,21 @@ class Export {
     return found;
   }
 
+  // Of a table that not every export has.
   template <typename Visit>
-  Status Each(const char* sql, Visit visit) {
+  Status EachOf(const std::string& table, const std::string& columns,
+                Visit visit, const std::string& where = "1") {
+    INGERO_ASSIGN_OR_RETURN(const bool have, Has(table));
+    if (!have) return {};
+    return Each("SELECT " + columns + " FROM " + table + " WHERE " + where,
+                visit);
+  }
+
+  template <typename Visit>
+  Status Each(const std::string& sql, Visit visit) {
     sqlite3_stmt* raw = nullptr;
-    if (sqlite3_prepare_v2(db_.get(), sql, -1, &raw, nullptr) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db_.get(), sql.c_str(), -1, &raw, nullptr) !=
+        SQLITE_OK)
       return Failed(std::string(sqlite3_errmsg(db_.get())) +
                     "; is it an export of Nsight Systems (nsys export --type "
                     "sqlite)?");
@@ -121,6 +132,7 @@ Result<Events> ReadNsys(const std::string& path, const Progress& progress) {
   }
   Events events;
   events.source = "Nsight Systems";
+  events.path = path;
   std::unordered_map<int64_t, uint32_t> texts;  // by StringIds.id
   INGERO_RETURN_IF_ERROR(
       file.Each("SELECT id, value FROM StringIds", [&](sqlite3_stmt* s) {
@@ -152,43 +164,37 @@ Result<Events> ReadNsys(const std::string& path, const Progress& progress) {
         ++read;
       }));
   tell(0.4);
-  // start, end, device, stream, correlation, globalPid, then what is their own.
-  const auto gpu = [&](const char* table, const char* sql,
-                       auto more) -> Status {
-    INGERO_ASSIGN_OR_RETURN(const bool have, file.Has(table));
-    if (!have) return {};
-    return file.Each(sql, [&](sqlite3_stmt* s) {
-      GpuWork w;
-      w.begin = sqlite3_column_int64(s, 0);
-      w.end = sqlite3_column_int64(s, 1);
-      const uint64_t device = Count(sqlite3_column_int64(s, 2));
-      w.device = device < 64 ? static_cast<uint32_t>(device) : 0;
-      w.stream = Count(sqlite3_column_int64(s, 3));
-      w.correlation = Count(sqlite3_column_int64(s, 4));
-      w.pid = PidOf(sqlite3_column_int64(s, 5));
-      more(s, &w);
-      events.gpu.push_back(w);
-      ++read;
-    });
+  // `columns`: what is a table's own, from the sixth on.
+  const auto gpu = [&](const std::string& table, const std::string& columns,
+                       auto more) {
+    return file.EachOf(
+        table,
+        "start, \"end\", deviceId, streamId, correlationId, globalPid" +
+            columns,
+        [&](sqlite3_stmt* s) {
+          GpuWork w;
+          w.begin = sqlite3_column_int64(s, 0);
+          w.end = sqlite3_column_int64(s, 1);
+          const uint64_t device = Count(sqlite3_column_int64(s, 2));
+          w.device = device < 64 ? static_cast<uint32_t>(device) : 0;
+          w.stream = Count(sqlite3_column_int64(s, 3));
+          w.correlation = Count(sqlite3_column_int64(s, 4));
+          w.pid = PidOf(sqlite3_column_int64(s, 5));
+          more(s, &w);
+          events.gpu.push_back(w);
+          ++read;
+        });
   };
-  INGERO_RETURN_IF_ERROR(gpu(
-      "CUPTI_ACTIVITY_KIND_KERNEL",
-      "SELECT start, \"end\", deviceId, streamId, correlationId, globalPid, "
-      "demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL",
-      [&](sqlite3_stmt* s, GpuWork* w) {
-        w->name = text(sqlite3_column_int64(s, 6));
-      }));
+  INGERO_RETURN_IF_ERROR(gpu("CUPTI_ACTIVITY_KIND_KERNEL", ", demangledName",
+                             [&](sqlite3_stmt* s, GpuWork* w) {
+                               w->name = text(sqlite3_column_int64(s, 6));
+                             }));
   // A graph as a whole (--cuda-graph-trace=graph).
-  INGERO_RETURN_IF_ERROR(gpu(
-      "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-      "SELECT start, \"end\", deviceId, streamId, correlationId, globalPid "
-      "FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-      [](sqlite3_stmt*, GpuWork*) {}));
+  INGERO_RETURN_IF_ERROR(gpu("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "",
+                             [](sqlite3_stmt*, GpuWork*) {}));
   tell(0.7);
   INGERO_RETURN_IF_ERROR(gpu(
-      "CUPTI_ACTIVITY_KIND_MEMCPY",
-      "SELECT start, \"end\", deviceId, streamId, correlationId, globalPid, "
-      "bytes, copyKind, srcKind, dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY",
+      "CUPTI_ACTIVITY_KIND_MEMCPY", ", bytes, copyKind, srcKind, dstKind",
       [](sqlite3_stmt* s, GpuWork* w) {
         w->kind = INGERO_GPU_COPY;
         w->bytes = Count(sqlite3_column_int64(s, 6));
@@ -202,71 +208,52 @@ Result<Events> ReadNsys(const std::string& path, const Progress& progress) {
                          : host == kPinned ? INGERO_CALL_HOST_PINNED
                                            : 0;
       }));
-  INGERO_RETURN_IF_ERROR(gpu(
-      "CUPTI_ACTIVITY_KIND_MEMSET",
-      "SELECT start, \"end\", deviceId, streamId, correlationId, globalPid, "
-      "bytes FROM CUPTI_ACTIVITY_KIND_MEMSET",
-      [](sqlite3_stmt* s, GpuWork* w) {
-        w->kind = INGERO_GPU_MEMSET;
-        w->bytes = Count(sqlite3_column_int64(s, 6));
-      }));
+  INGERO_RETURN_IF_ERROR(gpu("CUPTI_ACTIVITY_KIND_MEMSET", ", bytes",
+                             [](sqlite3_stmt* s, GpuWork* w) {
+                               w->kind = INGERO_GPU_MEMSET;
+                               w->bytes = Count(sqlite3_column_int64(s, 6));
+                             }));
 
   tell(0.8);
-  INGERO_ASSIGN_OR_RETURN(const bool nvtx, file.Has("NVTX_EVENTS"));
-  if (nvtx)
-    INGERO_RETURN_IF_ERROR(file.Each(
-        "SELECT start, \"end\", eventType, globalTid, text, textId "
-        "FROM NVTX_EVENTS WHERE \"end\" IS NOT NULL",
-        [&](sqlite3_stmt* s) {
-          const int64_t type = sqlite3_column_int64(s, 2);
-          if (type != kNvtxPushPop && type != kNvtxStartEnd) return;
-          const int64_t global = sqlite3_column_int64(s, 3);
-          const std::string_view own = Export::Text(s, 4);
-          events.ranges.push_back(
-              {sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1),
-               PidOf(global), TidOf(global), 0,
-               own.empty() ? text(sqlite3_column_int64(s, 5))
-                           : events.texts.Index(own)});
-          ++read;
-        }));
-  INGERO_ASSIGN_OR_RETURN(const bool threads, file.Has("ThreadNames"));
-  if (threads)
-    INGERO_RETURN_IF_ERROR(file.Each(
-        "SELECT nameId, globalTid FROM ThreadNames", [&](sqlite3_stmt* s) {
-          const uint32_t name = text(sqlite3_column_int64(s, 0));
-          const int64_t global = sqlite3_column_int64(s, 1);
-          if (name == 0 || PidOf(global) == 0) return;
-          events.threads[{PidOf(global), TidOf(global)}] = events.texts[name];
-          if (PidOf(global) == TidOf(global))
-            events.processes.emplace(PidOf(global), events.texts[name]);
-        }));
-  INGERO_ASSIGN_OR_RETURN(const bool start,
-                          file.Has("TARGET_INFO_SESSION_START_TIME"));
-  if (start)
-    INGERO_RETURN_IF_ERROR(
-        file.Each("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME",
-                  [&](sqlite3_stmt* s) {
-                    events.real_ns_at_zero = sqlite3_column_int64(s, 0);
-                  }));
-  INGERO_ASSIGN_OR_RETURN(const bool system,
-                          file.Has("TARGET_INFO_SYSTEM_ENV"));
-  if (system)
-    INGERO_RETURN_IF_ERROR(file.Each(
-        "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'",
-        [&](sqlite3_stmt* s) {
-          events.host = std::string(Export::Text(s, 0)).substr(0, 63);
-        }));
-  for (const char* table : {"OSRT_API", "SCHED_EVENTS", "COMPOSITE_EVENTS"}) {
-    INGERO_ASSIGN_OR_RETURN(const bool have, file.Has(table));
-    if (have)
-      INGERO_RETURN_IF_ERROR(
-          file.Each(("SELECT count(*) FROM " + std::string(table)).c_str(),
-                    [&](sqlite3_stmt* s) {
-                      if (sqlite3_column_int64(s, 0) > 0)
-                        events.left_out[table] +=
-                            Count(sqlite3_column_int64(s, 0));
-                    }));
-  }
+  INGERO_RETURN_IF_ERROR(file.EachOf(
+      "NVTX_EVENTS", "start, \"end\", eventType, globalTid, text, textId",
+      [&](sqlite3_stmt* s) {
+        const int64_t type = sqlite3_column_int64(s, 2);
+        if (type != kNvtxPushPop && type != kNvtxStartEnd) return;
+        const int64_t global = sqlite3_column_int64(s, 3);
+        const std::string_view own = Export::Text(s, 4);
+        events.ranges.push_back({sqlite3_column_int64(s, 0),
+                                 sqlite3_column_int64(s, 1), PidOf(global),
+                                 TidOf(global), 0,
+                                 own.empty() ? text(sqlite3_column_int64(s, 5))
+                                             : events.texts.Index(own)});
+        ++read;
+      },
+      "\"end\" IS NOT NULL"));
+  INGERO_RETURN_IF_ERROR(
+      file.EachOf("ThreadNames", "nameId, globalTid", [&](sqlite3_stmt* s) {
+        const uint32_t name = text(sqlite3_column_int64(s, 0));
+        const int64_t global = sqlite3_column_int64(s, 1);
+        if (name == 0 || PidOf(global) == 0) return;
+        events.threads[{PidOf(global), TidOf(global)}] = events.texts[name];
+        if (PidOf(global) == TidOf(global))
+          events.processes.emplace(PidOf(global), events.texts[name]);
+      }));
+  INGERO_RETURN_IF_ERROR(file.EachOf(
+      "TARGET_INFO_SESSION_START_TIME", "utcEpochNs", [&](sqlite3_stmt* s) {
+        events.real_ns_at_zero = sqlite3_column_int64(s, 0);
+      }));
+  INGERO_RETURN_IF_ERROR(file.EachOf(
+      "TARGET_INFO_SYSTEM_ENV", "value",
+      [&](sqlite3_stmt* s) {
+        events.host = std::string(Export::Text(s, 0)).substr(0, 63);
+      },
+      "name = 'Hostname'"));
+  for (const char* table : {"OSRT_API", "SCHED_EVENTS", "COMPOSITE_EVENTS"})
+    INGERO_RETURN_IF_ERROR(file.EachOf(table, "count(*)", [&](sqlite3_stmt* s) {
+      if (sqlite3_column_int64(s, 0) > 0)
+        events.left_out[table] += Count(sqlite3_column_int64(s, 0));
+    }));
   if (events.calls.empty())
     return file.Failed(
         "has no CUDA call; record it with nsys profile --trace=cuda,nvtx");

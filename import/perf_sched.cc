@@ -13,7 +13,6 @@
 // (plugins/plugin_sched_switch.c) makes of them.
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -740,12 +739,9 @@ Result<SchedEvents> ReadPerfSched(const std::string& path,
                                   const Progress& progress) {
   GzBuffer buffer(path);
   if (!buffer.opened()) return CannotOpen(path, errno);
-  int64_t bytes = 0;
-  if (FILE* f = std::fopen(path.c_str(), "rb"); f != nullptr) {
-    if (std::fseek(f, 0, SEEK_END) == 0) bytes = std::ftell(f);
-    std::fclose(f);
-  }
+  const int64_t bytes = buffer.bytes();
   SchedEvents events;
+  events.path = path;
   Reader reader(&events);
   std::string text;
   std::vector<char> chunk(1 << 18);

@@ -59,6 +59,7 @@ struct SchedEvents {
   Texts texts;
   std::vector<SchedEvent> events;
   std::string host;
+  std::string path;  // of the file, for errors
   uint32_t cpus_online = 0;  // 0 = not told
   Clock clock = Clock::kNotTold;
   std::string clock_name;  // "monotonic_raw"

@@ -3,19 +3,18 @@
 // are ns, slots are written out when they are full and at the end.
 //
 // Threads: one. Memory: 64 KiB a thread of the traced process.
+// Errors: name this file, not what is imported.
 #ifndef INGERO_IMPORT_STREAM_FILE_H_
 #define INGERO_IMPORT_STREAM_FILE_H_
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <string>
 #include <string_view>
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/stream_frame.h"
 #include "wire/wire.h"
 
 namespace ingero::import {
@@ -31,9 +30,7 @@ class StreamFile {
   template <typename T>
   Status Add(uint32_t tid, ingero_record_kind kind, uint8_t flags,
              const T& value, std::string_view more = {}) {
-    std::string bytes(reinterpret_cast<const char*>(&value), sizeof(value));
-    bytes += more;
-    return Append(tid, kind, flags, std::move(bytes));
+    return Append(tid, FrameRecord(kind, flags, value, more));
   }
   // The same with a text that ends with NUL.
   template <typename T>
@@ -48,30 +45,18 @@ class StreamFile {
     uint32_t number = 0, sequence = 0;
     std::string records;
   };
-  StreamFile(Fd file, const ingero_stream_header& header)
-      : file_(std::move(file)), header_(header) {}
-  Status Append(uint32_t tid, ingero_record_kind kind, uint8_t flags,
-                std::string bytes);
+  StreamFile(std::string path, Fd file, const ingero_stream_header& header)
+      : path_(std::move(path)), file_(std::move(file)), header_(header) {}
+  Status Append(uint32_t tid, const std::string& record);
   Status WriteOut(uint32_t tid, Slot* slot);
+  Status WriteBlock(uint64_t index, const std::string& block);
 
+  std::string path_;
   Fd file_;
   ingero_stream_header header_;
   std::map<uint32_t, Slot> slots_;  // by tid
   uint64_t blocks_ = 1;             // with the header's
 };
-
-template <typename T>
-T Zeroed() {
-  T value;
-  std::memset(&value, 0, sizeof(value));
-  return value;
-}
-
-// Cut where it does not fit; `to` is zeroed before.
-template <size_t kSize>
-void CopyText(char (&to)[kSize], std::string_view text) {
-  std::memcpy(to, text.data(), std::min(text.size(), kSize - 1));
-}
 
 }  // namespace ingero::import
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <unordered_map>
 #include <utility>
 
@@ -42,8 +41,9 @@ bool IsScheduling(const SchedEvent& e) {
 // Blocks of one table and owner, into a file.
 class Blocks {
  public:
-  Blocks(int fd, uint64_t* at, const TableSchema& schema, uint32_t owner)
-      : fd_(fd), at_(at), owner_(owner) {
+  Blocks(int fd, const std::string& path, uint64_t* at,
+         const TableSchema& schema, uint32_t owner)
+      : fd_(fd), path_(path), at_(at), owner_(owner) {
     rows_.schema = &schema;
   }
   Status Add(std::span<const uint64_t> row, std::string_view text = {}) {
@@ -59,13 +59,14 @@ class Blocks {
     EncodeBlock(rows_, owner_, &block);
     rows_.Clear();
     text_bytes_ = 0;
-    INGERO_RETURN_IF_ERROR(WriteAllAt(fd_, block, *at_));
+    INGERO_RETURN_IF_ERROR(WriteAllAt(fd_, block, *at_).In(path_));
     *at_ += block.size();
     return {};
   }
 
  private:
   int fd_;
+  const std::string& path_;
   uint64_t* at_;
   uint32_t owner_;
   Rows rows_;
@@ -354,7 +355,7 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
                                         const std::string& folder,
                                         Placement* placement) {
   Builder built(events);
-  INGERO_RETURN_IF_ERROR(built.Build());
+  INGERO_RETURN_IF_ERROR(built.Build().In(events.path));
   std::vector<SchedEvent>().swap(events.events);
   // Which process: as the text says, else the other trace, else itself.
   std::unordered_map<uint32_t, uint32_t> process_of;  // by tid
@@ -385,17 +386,16 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
   std::memcpy(h.boot_id, &boot, sizeof(boot));
   h.stream_id = boot | 1;
   h.created_mono_ns = U(built.begin);
-  h.created_real_ns =
-      events.real_minus_clock_ns != 0
-          ? U(built.begin + events.real_minus_clock_ns)
-          : U(std::time(nullptr)) * kSecondNs;
+  // Else not told: when it was imported says nothing of it.
+  if (events.real_minus_clock_ns != 0)
+    h.created_real_ns = U(built.begin + events.real_minus_clock_ns);
   CopyText(h.comm, "perf");
   CopyText(h.host, events.host.empty() ? "imported" : events.host);
   CopyText(h.tool_version, INGERO_VERSION);
   SealStreamHeader(&h);
   std::string head(reinterpret_cast<const char*>(&h), sizeof(h));
   head.resize(INGERO_HEADER_BYTES);
-  INGERO_RETURN_IF_ERROR(WriteAllAt(file.get(), head, 0));
+  INGERO_RETURN_IF_ERROR(WriteAllAt(file.get(), head, 0).In(path));
   uint64_t at = head.size();
 
   KernelWritten written;
@@ -403,7 +403,7 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
   written.end_ns = built.end;
   written.lost = built.lost;
 
-  Blocks samples(file.get(), &at, sample_table::kSchema, 0);
+  Blocks samples(file.get(), path, &at, sample_table::kSchema, 0);
   const auto sample = [&](Metric metric, uint64_t instance, uint64_t value,
                           const std::string& text) {
     const uint64_t row[] = {U(built.begin), static_cast<uint64_t>(metric),
@@ -447,7 +447,7 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
       tasks.begin(), tasks.end(),
       [](const TaskRow& a, const TaskRow& b) { return a.t < b.t; });
   std::unordered_map<uint32_t, int64_t> start_of;  // by tgid: its newest
-  Blocks task_blocks(file.get(), &at, task_table::kSchema, 0);
+  Blocks task_blocks(file.get(), path, &at, task_table::kSchema, 0);
   for (const TaskRow& r : tasks) {
     const Life& l = built.lives[r.life];
     // Threads begin with their process, whose own begin may not be known.
@@ -487,7 +487,7 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
     static_assert(std::size(row) == loss_table::kCount);
     INGERO_RETURN_IF_ERROR(
         loss_blocks
-            .try_emplace(l.cpu, file.get(), &at, loss_table::kSchema, l.cpu)
+            .try_emplace(l.cpu, file.get(), path, &at, loss_table::kSchema, l.cpu)
             .first->second.Add(row));
   }
   for (auto& [cpu, blocks] : loss_blocks)
@@ -517,7 +517,7 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
     ids(r.waker, kWakerTid, kWakerTgid);
     INGERO_RETURN_IF_ERROR(
         switch_blocks
-            .try_emplace(r.cpu, file.get(), &at, switch_table::kSchema, r.cpu)
+            .try_emplace(r.cpu, file.get(), path, &at, switch_table::kSchema, r.cpu)
             .first->second.Add(row));
   }
   for (auto& [cpu, blocks] : switch_blocks)

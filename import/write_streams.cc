@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <ctime>
 #include <optional>
 #include <unordered_map>
 
@@ -173,15 +172,15 @@ class Writer {
     for (const HostRange& r : events_.ranges) seen(r);
     if (begin < -kSinceEpochNs * 4 || end > kSinceEpochNs * 8 ||
         end - begin > kLongestNs)
-      return Status::Error("its times cannot be true: from " +
-                           std::to_string(begin) + " to " +
-                           std::to_string(end) + " ns");
+      return Wrong("its times cannot be true: from " + std::to_string(begin) +
+                   " to " + std::to_string(end) + " ns");
     shift_ = placement_ == nullptr ? kFirstNs - begin
                                    : events_.real_ns_at_zero -
                                          placement_->real_minus_clock_ns;
     first_ns_ = begin + shift_;
     const int64_t real = events_.real_ns_at_zero + begin;
-    real_ns_ = real > kSinceEpochNs ? real : std::time(nullptr) * kSecondNs;
+    // When it was imported says nothing of when it was recorded.
+    real_ns_ = real > kSinceEpochNs ? real : 0;
     // One boot for all of a file, and another one for each file.
     boot_ = std::hash<std::string>()(events_.host + events_.source) ^
             static_cast<uint64_t>(begin) * 0x9e3779b97f4a7c15u ^
@@ -239,8 +238,9 @@ class Writer {
     int64_t first = INT64_MAX;
     for (const Call& c : ordered) first = std::min(first, c.begin);
     h.created_mono_ns = U(first);
-    h.created_real_ns =
-        static_cast<uint64_t>(real_ns_ + first + shift_ - first_ns_);
+    if (real_ns_ != 0)
+      h.created_real_ns =
+          static_cast<uint64_t>(real_ns_ + first + shift_ - first_ns_);
     h.pid = pid;
     h.clock_ticks_per_s = 100;
     if (placement_ != nullptr)
@@ -394,9 +394,8 @@ class Writer {
     if (const auto at = functions_.find(text); at != functions_.end())
       return at->second;
     if (functions_.size() >= kMostFunctions)
-      return Status::Error("it has more than " +
-                           std::to_string(kMostFunctions) +
-                           " names of CUDA functions, which cannot be true");
+      return Wrong("it has more than " + std::to_string(kMostFunctions) +
+                   " names of CUDA functions, which cannot be true");
     const std::string name = NameFor(events_.texts[text]);
     const auto known = known_.find(WithoutVersion(name));
     Function f;
@@ -436,12 +435,18 @@ class Writer {
     return at->second;
   }
 
+  // With the file, not with what is written of it.
+  Status Wrong(const std::string& what) const {
+    return Status::Error(what).In(events_.path);
+  }
+
   const Events& events_;
   const std::string folder_;
   std::unordered_map<std::string_view, const KnownFunction*> known_;
   const Placement* const placement_;
-  int64_t shift_ = 0, real_ns_ = 0;
-  int64_t first_ns_ = 0;  // that of real_ns_, as written
+  int64_t shift_ = 0;
+  int64_t real_ns_ = 0;   // of the first event; 0 = not told
+  int64_t first_ns_ = 0;  // the first event's time, as written
   uint64_t boot_ = 0;
   std::unordered_map<const HostCall*, Given> given_;
   std::map<uint32_t, std::vector<std::pair<const GpuWork*, const HostCall*>>>
@@ -462,7 +467,8 @@ Result<Written> WriteStreams(Events events, const std::string& folder,
     return c.pid == 0 || c.tid == 0 || c.end < c.begin;
   });
   if (events.calls.empty())
-    return Status::Error("it has no CUDA call of a known process and thread");
+    return Status::Error("it has no CUDA call of a known process and thread")
+        .In(events.path);
   return Writer(events, folder, placement).Run();
 }
 

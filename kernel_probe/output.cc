@@ -33,9 +33,10 @@ TraceDir Folder(const std::string& dir) {
   return folder;
 }
 
-Status GiveTo(int fd, const TraceDir& dir) {
+Status GiveTo(int fd, const std::string& name, const TraceDir& dir) {
   if (geteuid() == 0 && fchown(fd, dir.uid, dir.gid) != 0)
-    return Status::Errno("giving the file to uid " + std::to_string(dir.uid),
+    return Status::Errno("giving " + dir.path + "/" + name + " to uid " +
+                             std::to_string(dir.uid),
                          errno);
   return {};
 }
@@ -50,9 +51,9 @@ Result<Output> OpenOutput(const std::string& dir) {
       Fd folder,
       OpenFile(out.dir.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
 
-  INGERO_ASSIGN_OR_RETURN(
-      out.lock, OpenFileAt(folder.get(), kLockName,
-                           O_RDWR | O_CREAT | O_NOFOLLOW));
+  INGERO_ASSIGN_OR_RETURN(out.lock,
+                          OpenFileAt(folder.get(), out.dir.path, kLockName,
+                                     O_RDWR | O_CREAT | O_NOFOLLOW));
   if (flock(out.lock.get(), LOCK_EX | LOCK_NB) != 0) {
     char pid[16] = "";
     const ssize_t n = pread(out.lock.get(), pid, sizeof(pid) - 1, 0);
@@ -62,7 +63,7 @@ Result<Output> OpenOutput(const std::string& dir) {
         " already records into " + out.dir.path +
         "; end it first, or use another --dir");
   }
-  INGERO_RETURN_IF_ERROR(GiveTo(out.lock.get(), out.dir));
+  INGERO_RETURN_IF_ERROR(GiveTo(out.lock.get(), kLockName, out.dir));
   const std::string pid = std::to_string(getpid());
   if (ftruncate(out.lock.get(), 0) == 0)
     (void)WriteAllAt(out.lock.get(), pid, 0);
@@ -70,10 +71,10 @@ Result<Output> OpenOutput(const std::string& dir) {
   const std::string name =
       "kernel-" + std::to_string(NowNs()) + "-" + pid + ".ingero";
   out.path = out.dir.path + "/" + name;
-  INGERO_ASSIGN_OR_RETURN(
-      out.file, OpenFileAt(folder.get(), name,
-                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
-  INGERO_RETURN_IF_ERROR(GiveTo(out.file.get(), out.dir));
+  INGERO_ASSIGN_OR_RETURN(out.file,
+                          OpenFileAt(folder.get(), out.dir.path, name,
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+  INGERO_RETURN_IF_ERROR(GiveTo(out.file.get(), name, out.dir));
   return out;
 }
 

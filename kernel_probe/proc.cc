@@ -26,14 +26,6 @@ std::string_view Cut(std::string_view* text, char separator) {
   return first;
 }
 
-std::optional<uint64_t> Number(std::string_view text) {
-  uint64_t value;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 SystemStat ParseStat(std::string_view text, uint64_t ticks_per_s) {
@@ -42,13 +34,13 @@ SystemStat ParseStat(std::string_view text, uint64_t ticks_per_s) {
   while (!text.empty()) {
     std::string_view line = Cut(&text, '\n');
     const std::string_view key = Cut(&line, ' ');
-    if (key == "ctxt") stat.context_switches = Number(line);
+    if (key == "ctxt") stat.context_switches = LeadingNumber(line);
     if (key.size() < 4 || !key.starts_with("cpu")) continue;
-    const auto cpu = Number(key.substr(3));
+    const auto cpu = LeadingNumber(key.substr(3));
     if (!cpu) continue;
     // user nice system idle iowait irq softirq steal guest guest_nice
     uint64_t ticks[8] = {};
-    for (uint64_t& t : ticks) t = Number(Cut(&line, ' ')).value_or(0);
+    for (uint64_t& t : ticks) t = LeadingNumber(Cut(&line, ' ')).value_or(0);
     stat.cpus.push_back(
         {static_cast<uint32_t>(*cpu),
          (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) * ns_per_tick,
@@ -72,7 +64,7 @@ Pressure ParsePressure(std::string_view text) {
     const std::string_view line = Cut(&text, '\n');
     const size_t at = line.find("total=");
     if (at == std::string_view::npos) continue;
-    const auto total = Number(line.substr(at + 6));
+    const auto total = LeadingNumber(line.substr(at + 6));
     if (line.starts_with("some")) p.some_us = total;
     if (line.starts_with("full")) p.full_us = total;
   }
@@ -86,7 +78,7 @@ Memory ParseMemory(std::string_view text) {
     std::string_view line = Cut(&text, '\n');
     const std::string_view key = Cut(&line, ':');
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    auto bytes = Number(line);
+    auto bytes = LeadingNumber(line);
     if (!bytes) continue;
     *bytes *= 1024;
     if (key == "MemTotal") m.total_bytes = bytes;
@@ -106,7 +98,7 @@ NamespacePids ParseNamespacePids(std::string_view status) {
     const std::string_view key = Cut(&line, ':');
     if (key != "NSpid" && key != "NStgid") continue;
     line.remove_prefix(std::min(line.find_last_of("\t ") + 1, line.size()));
-    const auto number = static_cast<uint32_t>(Number(line).value_or(0));
+    const auto number = static_cast<uint32_t>(LeadingNumber(line).value_or(0));
     (key == "NSpid" ? pids.tid : pids.tgid) = number;
   }
   return pids;

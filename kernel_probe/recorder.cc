@@ -59,7 +59,7 @@ const char* LossText(uint32_t loss) {
 
 Status WriteFailure(const std::string& path, const Status& status) {
   return Status::Error(path + ": " + status.message() +
-                       "; free disk space, or use another --dir");
+                       ", as with another --dir");
 }
 
 double CpuSeconds() {

@@ -127,6 +127,8 @@ int64_t CudaEnd(const OpenStream& stream) {
 }
 
 std::string StemOf(const StreamInfo& s) {
+  // Imported from a file that does not tell the time of day.
+  if (s.created_real_ns == 0) return "undated-" + s.boot_id.substr(0, 8);
   const time_t seconds = s.created_real_ns / 1'000'000'000;
   tm utc{};
   gmtime_r(&seconds, &utc);
@@ -155,7 +157,8 @@ bool WriterRuns(const ingero_stream_header& header) {
     return false;  // its pid means nothing here
   if (header.pid == 0) return false;
   const auto stat = ReadTaskStat(header.pid);
-  return stat && stat->start_ticks == header.start_clock_ticks;
+  return stat && stat->start_ticks == header.start_clock_ticks &&
+         !IsDead(header.pid, *stat);
 }
 
 StreamInfo InspectStream(const std::string& path) {

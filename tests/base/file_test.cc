@@ -101,6 +101,7 @@ TEST_F(FileTest, WriteAllReportsAFullDisk) {
   const Status status = WriteAll(full->get(), "x");
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find("No space left"), std::string::npos);
+  EXPECT_NE(status.message().find("; free some space"), std::string::npos);
 }
 
 TEST_F(FileTest, FdClosesOnce) {

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import time
 import unittest
 
 OPTIONS = None
@@ -175,6 +176,24 @@ class ImportTest(unittest.TestCase):
         a, b = (json.loads(self.ingero("explain", "--json", "--db",
                                        s + ".store").stdout) for s in "ab")
         self.assertEqual(a["verdict"], b["verdict"])
+
+    def test_times_that_have_no_zero(self):
+        """When it was imported is not when it was recorded."""
+        trace = kineto()
+        for e in trace["traceEvents"]:
+            if "ts" in e:
+                e["ts"] -= BEGIN_US
+        self.ingero("import", self.write("r.json", trace))
+        report = json.loads(self.ingero("explain", "--json", "--db",
+                                        "r.store").stdout)
+        self.assertIsNone(report["trace"].get("wall_clock_anchor"))
+        year = time.strftime("%Y")
+        for words in (["explain"], ["store", "info"], ["stats"],
+                      ["timeline", "--tid", str(TID)]):
+            text = self.ingero(*words, "--db", "r.store").stdout
+            self.assertNotRegex(text, r"\d\d:\d\d:\d\d")
+            self.assertNotIn(year + "-", text)
+            self.assertNotIn("1970", text)
 
     def test_pictures_of_it(self):
         """Kernels and ranges are drawn where they were."""

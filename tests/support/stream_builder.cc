@@ -8,47 +8,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/stream_check.h"
+#include "base/stream_frame.h"
 
 namespace ingero::testing {
 namespace {
 
-template <typename T>
-std::string BytesOf(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Zeroed, so that padding is.
-template <typename T>
-T Zeroed() {
-  T value;
-  std::memset(&value, 0, sizeof(value));
-  return value;
-}
-
-// Frames a struct and what follows it as one record.
-template <typename T>
-std::string Record(uint8_t kind, uint8_t flags, T value,
-                   const std::string& more = "") {
-  std::string bytes = BytesOf(value) + more;
-  bytes.resize((bytes.size() + 7) / 8 * 8);
-  ingero_record r;
-  r.kind = kind;
-  r.flags = flags;
-  r.size8 = static_cast<uint16_t>(bytes.size() / 8);
-  std::memcpy(bytes.data(), &r, sizeof(r));
-  return bytes;
-}
-
 uint64_t NextStreamId() {
   static uint64_t id = 1000;
   return ++id;
-}
-
-template <size_t kSize>
-void CopyText(char (&to)[kSize], const std::string& text) {
-  std::memset(to, 0, kSize);
-  std::memcpy(to, text.data(), std::min(kSize - 1, text.size()));
 }
 
 ingero_stream_header NewHeader(uint64_t magic, int64_t created_ns) {
@@ -120,8 +87,7 @@ CudaStreamBuilder::Slot& CudaStreamBuilder::SlotOf(uint32_t tid) {
 
 void CudaStreamBuilder::Append(uint32_t tid, std::string record) {
   Slot& slot = SlotOf(tid);
-  if (slot.records.size() + record.size() >
-      INGERO_BLOCK_BYTES - sizeof(ingero_block_header))
+  if (slot.records.size() + record.size() > kMostRecordBytesOfBlock)
     WriteOut(tid);
   slot.records += record;
 }
@@ -134,7 +100,7 @@ void CudaStreamBuilder::Thread(uint32_t tid, const std::string& comm) {
   auto t = Zeroed<ingero_thread>();
   t.tid = tid;
   CopyText(t.comm, comm);
-  Append(tid, Record(INGERO_RECORD_THREAD, 0, t));
+  Append(tid, FrameRecord(INGERO_RECORD_THREAD, 0, t));
 }
 
 void CudaStreamBuilder::Name(uint16_t func, const std::string& name, int layer,
@@ -144,13 +110,13 @@ void CudaStreamBuilder::Name(uint16_t func, const std::string& name, int layer,
   n.layer = static_cast<__u8>(layer);
   n.func_class = static_cast<__u8>(call_class);
   for (size_t i = 0; i < words.size(); ++i) n.words[i] = words[i];
-  Append(header.pid, Record(INGERO_RECORD_NAME, 0, n, name + '\0'));
+  Append(header.pid, FrameRecord(INGERO_RECORD_NAME, 0, n, name + '\0'));
 }
 
 void CudaStreamBuilder::Kernel(uint64_t kernel, const std::string& name) {
   auto k = Zeroed<ingero_kernel>();
   k.kernel = kernel;
-  Append(header.pid, Record(INGERO_RECORD_KERNEL, 0, k, name + '\0'));
+  Append(header.pid, FrameRecord(INGERO_RECORD_KERNEL, 0, k, name + '\0'));
 }
 
 void CudaStreamBuilder::Call(uint32_t tid, uint16_t func,
@@ -164,7 +130,7 @@ void CudaStreamBuilder::Call(uint32_t tid, uint16_t func,
   c.depth = call.depth;
   std::string words;
   for (uint64_t w : call.words) words += BytesOf(w);
-  Append(tid, Record(INGERO_RECORD_CALL, call.flags, c, words));
+  Append(tid, FrameRecord(INGERO_RECORD_CALL, call.flags, c, words));
 }
 
 void CudaStreamBuilder::Knot(uint32_t tid, uint64_t ticks, uint64_t mono_ns,
@@ -173,7 +139,7 @@ void CudaStreamBuilder::Knot(uint32_t tid, uint64_t ticks, uint64_t mono_ns,
   k.ticks = ticks;
   k.mono_ns = mono_ns;
   k.window_ticks = window;
-  Append(tid, Record(INGERO_RECORD_KNOT, 0, k));
+  Append(tid, FrameRecord(INGERO_RECORD_KNOT, 0, k));
 }
 
 void CudaStreamBuilder::Loss(uint32_t tid, uint32_t loss, uint64_t count,
@@ -183,7 +149,7 @@ void CudaStreamBuilder::Loss(uint32_t tid, uint32_t loss, uint64_t count,
   l.count = count;
   l.first_ticks = first;
   l.last_ticks = last;
-  Append(tid, Record(INGERO_RECORD_LOSS, 0, l));
+  Append(tid, FrameRecord(INGERO_RECORD_LOSS, 0, l));
 }
 
 void CudaStreamBuilder::Coverage(uint16_t way, const std::string& text,
@@ -192,7 +158,7 @@ void CudaStreamBuilder::Coverage(uint16_t way, const std::string& text,
   c.way = way;
   c.detail = detail;
   c.count = count;
-  Append(header.pid, Record(INGERO_RECORD_COVERAGE, 0, c, text + '\0'));
+  Append(header.pid, FrameRecord(INGERO_RECORD_COVERAGE, 0, c, text + '\0'));
 }
 
 void CudaStreamBuilder::Process(const std::string& exe,
@@ -200,7 +166,7 @@ void CudaStreamBuilder::Process(const std::string& exe,
   auto p = Zeroed<ingero_process>();
   const std::string text = exe + '\0' + cmdline + '\0';
   p.text_bytes = static_cast<__u32>(text.size());
-  Append(header.pid, Record(INGERO_RECORD_PROCESS, 0, p, text));
+  Append(header.pid, FrameRecord(INGERO_RECORD_PROCESS, 0, p, text));
 }
 
 void CudaStreamBuilder::InFlight(uint32_t tid, uint8_t depth, uint16_t func,
@@ -213,16 +179,8 @@ void CudaStreamBuilder::InFlight(uint32_t tid, uint8_t depth, uint16_t func,
 
 void CudaStreamBuilder::WriteOut(uint32_t tid, bool keep_live) {
   Slot& slot = SlotOf(tid);
-  auto h = Zeroed<ingero_block_header>();
-  h.magic = INGERO_MAGIC_BLOCK;
-  h.type = INGERO_BLOCK_DATA;
-  h.slot = slot.block;
-  h.tid = slot.tid;
-  h.cursor = uint64_t{slot.sequence} << 32 | slot.records.size();
-  if (checked) SealBlockHeader(&h, slot.records);
-  std::string block = BytesOf(h) + slot.records;
-  block.resize(INGERO_BLOCK_BYTES);
-  data_[next_block_++] = std::move(block);
+  data_[next_block_++] = FrameDataBlock(slot.block, slot.sequence, slot.tid,
+                                        slot.records, checked);
   if (keep_live) return;
   slot.records.clear();
   ++slot.sequence;
