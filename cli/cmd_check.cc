@@ -184,14 +184,13 @@ Item CheckShimAt(const std::string& preload, const std::string& folder) {
 }
 
 Item CheckShim() {
-  std::error_code error;
-  std::string folder =
-      (std::filesystem::temp_directory_path(error) / "ingero-check-XXXXXX")
-          .string();
-  if (error || mkdtemp(folder.data()) == nullptr)
+  auto scratch = NewFolder("ingero-check");
+  if (!scratch.ok())
     return {"Shim", State::kUnknown,
-            "no folder for temporary files (TMPDIR, /tmp) can be written to",
+            "no folder for temporary files (TMPDIR, /tmp) can be written to: " +
+                scratch.status().message(),
             "set TMPDIR to one"};
+  const std::string& folder = scratch->path();
   // As people type it; else where it was built or installed.
   Item item = CheckShimAt(kShim, folder);
   if (item.text.find("did not load") != std::string::npos) {
@@ -199,6 +198,7 @@ Item CheckShim() {
       item.todo = "install ingero, or set LD_LIBRARY_PATH to the folder that "
                   "has it";
     } else {
+      std::error_code error;
       std::filesystem::remove_all(folder + "/traces", error);
       item = CheckShimAt(path, folder);
       if (item.state == State::kWorks) {
@@ -209,7 +209,6 @@ Item CheckShim() {
       }
     }
   }
-  std::filesystem::remove_all(folder, error);
   return item;
 }
 
@@ -239,11 +238,9 @@ Item CheckTraceFolder() {
       there.resize(std::max<size_t>(there.rfind('/'), 1));
   }
   // Root may write everywhere, and still not be able to.
-  std::string probe = there + "/.ingero-check-XXXXXX";
-  if (mkdtemp(probe.data()) == nullptr || rmdir(probe.c_str()) != 0) {
+  if (auto probe = MakeScratchFolder(there + "/.ingero-check"); !probe.ok()) {
     item.state = State::kFailed;
-    item.text +=
-        ": no folder can be made in " + there + ": " + std::strerror(errno);
+    item.text += ": no folder can be made in it: " + probe.status().message();
     item.todo = "set INGERO_DIR to a folder of your own";
     return item;
   }

@@ -38,10 +38,13 @@ constexpr const char* kExamples =
     "  ingero demo cpu-other-process\n"
     "  ingero demo --list\n"
     "  ingero demo --cuda-only healthy                         without root\n"
+    "  ingero demo --keep lock-held          then: ingero explain --db ...\n"
     "\n"
-    "The recording goes to a new folder in $TMPDIR, else /tmp, and stays "
-    "there\n"
-    "to be looked at. The scenarios are told apart on a machine that is quiet.";
+    "The recording goes to a new folder in $TMPDIR, else /tmp, and is removed "
+    "at\n"
+    "the end, but for --keep. The scenarios are told apart on a machine that "
+    "is\n"
+    "quiet.";
 
 // A preset of the simulator, named after the cause it plants.
 struct Scenario {
@@ -65,7 +68,7 @@ constexpr double kBusyOthers = 0.1;  // CPUs
 
 struct Options {
   std::string scenario = kScenarios[0].name, dir;
-  bool list = false, cuda_only = false;
+  bool list = false, cuda_only = false, keep = false;
 };
 
 Result<json> ReadTruth(const std::string& path) {
@@ -85,6 +88,21 @@ const analysis::Finding* FirstFinding(const analysis::Report& report,
          f.severity == analysis::Severity::kMedium))
       return &f;
   return nullptr;
+}
+
+// Of what was planted, how much was found, and what else was.
+std::string HowMuch(const analysis::Report& report,
+                    const analysis::Finding& found, Ns planted) {
+  std::string text = fmt::format(
+      "{} of the {} planted were found ({})", FormatDuration(found.lost),
+      FormatDuration(planted), FormatPercent(found.lost, planted));
+  std::string others;
+  for (const analysis::Finding& f : report.findings)
+    if (&f != &found && f.lost > Ns(0) &&
+        (f.pid == found.pid || f.pid == 0 || found.pid == 0))
+      others += fmt::format("{}{} {}", others.empty() ? "" : ", ", f.cause,
+                            FormatDuration(f.lost));
+  return text + (others.empty() ? "" : "; beside it " + others);
 }
 
 bool Says(const json& truth, const std::string& cause) {
@@ -132,7 +150,8 @@ std::string Compare(const Scenario& scenario, const json& truth,
       static_cast<double>(std::max<int64_t>(wall.value, 1));
   std::string verdict;
   if (Says(truth, cause)) {
-    verdict = "the same.";
+    verdict = control ? "the same: none." : "the same cause: ";
+    if (!control) verdict += HowMuch(report, *first, ns("cause_lost_ns")) + ".";
   } else {
     verdict = "not the same.";
     if (!report.facts.missing.empty())
@@ -163,7 +182,10 @@ int RunDemo(const Args& args, const Io& io) {
   app.add_flag("--list", o.list, "Print the scenarios, one a line");
   app.add_flag("--cuda-only", o.cuda_only,
                "Do not record the scheduler, nor ask sudo");
-  app.add_option("--dir", o.dir, "Folder to record into. Default: a new one")
+  app.add_flag("--keep", o.keep, "Keep the recording, and say where it is");
+  app.add_option("--dir", o.dir,
+                 "Folder to record into, which is kept. Default:\n"
+                 "a new one")
       ->type_name("DIR");
   if (auto status = Parse(app, args, io)) return *status;
   if (o.list) {
@@ -198,19 +220,28 @@ int RunDemo(const Args& args, const Io& io) {
                "process may use 1; run it where there are more");
     return kFailed;
   }
+  Leftover scratch;
   if (o.dir.empty()) {
     auto dir = NewFolder("ingero-demo");
     if (!dir.ok()) {
       PrintError(io, "demo", dir.status().message());
       return kFailed;
     }
-    o.dir = *dir;
+    o.dir = dir->path();
+    if (o.keep)
+      dir->Keep();
+    else
+      scratch = std::move(*dir);
+  } else {
+    o.keep = true;
   }
 
   RecordingOptions recording;
   recording.command = "demo";
   recording.dir = o.dir;
   recording.quiet = true;
+  recording.live_line = true;
+  recording.kept = o.keep;
   recording.cuda_only = o.cuda_only;
   const std::string truth_path = o.dir + "/planted.json";
   recording.program = {program.path, "--preset", scenario->name, "--truth",
@@ -222,11 +253,18 @@ int RunDemo(const Args& args, const Io& io) {
                          "'{}' planted",
                          scenario->name));
   const Recorded recorded = RecordProgram(recording, io);
+  if (recorded.exit_status > 128) {
+    PrintError(
+        io, "demo",
+        fmt::format("stopped; {}", o.keep ? "what was recorded is in " + o.dir
+                                          : "nothing is left behind"));
+    return recorded.exit_status;
+  }
   if (recorded.exit_status != 0) {
     PrintError(io, "demo",
                fmt::format("the simulated program ended with exit status {}",
                            recorded.exit_status));
-    return recorded.exit_status > 128 ? recorded.exit_status : kFailed;
+    return kFailed;
   }
   if (recorded.store.empty()) return kFailed;
 
@@ -250,9 +288,12 @@ int RunDemo(const Args& args, const Io& io) {
   }
   Write(io.out, "\n" + Compare(*scenario, *truth, report, io) + "\n");
   Page next(io.columns, io.out_is_terminal && !io.no_color);
-  next.Paragraph("A picture of it:");
-  next.Command("ingero report -o demo.html --db " + ShellWord(recorded.store),
-               2);
+  next.Paragraph(o.keep ? "A picture of it:"
+                        : "The recording is removed; to look at one:");
+  next.Command(
+      o.keep ? "ingero report -o demo.html --db " + ShellWord(recorded.store)
+             : "ingero demo --keep " + std::string(scenario->name),
+      2);
   next.Paragraph("A program of yours:");
   next.Command("ingero run python3 train.py", 2);
   Write(io.out, next.text());

@@ -52,7 +52,7 @@ int RunDump(const Args& args, const Io& io) {
   WindowOptions window;
   CLI::App app(kHelp, "ingero dump");
   app.footer(kExamples);
-  app.add_option("path", path, "Store (a folder) or stream file")
+  app.add_option("path,--db", path, "Store (a folder) or stream file")
       ->type_name("DB|STREAM");
   app.add_option("--format", format, "text or jsonl (one JSON object a line)")
       ->type_name("FORMAT");

@@ -37,7 +37,9 @@ constexpr const char* kExamples =
 struct Options {
   AskedOptions asked;
   std::string color = "auto", format = "text";
-  bool per_process = false, chains = false, json = false, all = false, strict = false;
+  bool per_process = false, chains = false, json = false, all = false,
+       strict = false;
+  std::vector<uint32_t> pids;
 };
 
 // A store that had to be named here has to be named in the commands that show
@@ -86,6 +88,8 @@ int RunExplain(const Args& args, const Io& io) {
                  "auto, always or never; auto: on a terminal,\n"
                  "unless NO_COLOR is set")
       ->type_name("WHEN");
+  // `ingero run` asks about its own program where others were recorded, too.
+  app.add_option("--pids", o.pids)->delimiter(',')->group("");
   if (auto status = Parse(app, args, io)) return *status;
 
   // Everything that can be wrong without looking at a store.
@@ -111,6 +115,7 @@ int RunExplain(const Args& args, const Io& io) {
     return kFailed;
   }
 
+  opened->options.pids = o.pids;
   opened->options.chains = o.chains || o.format == "json";
   analysis::Report report =
       analysis::BuildReport(*opened->trace, opened->options);

@@ -24,6 +24,7 @@
 #include "cli/options.h"
 #include "cli/program.h"
 #include "cli/render/words.h"
+#include "cli/stop.h"
 #include "cli/written.h"
 #include "merge/store_trace.h"
 #include "merge/trace_reader.h"
@@ -66,6 +67,10 @@ Status ExportPicture(AskedOptions* asked, const std::string& format,
       const std::string text =
           ExportFolded(trace, opened.options, opened.window);
       INGERO_RETURN_IF_ERROR(trace.AllRead());
+      if (text.empty())
+        PrintError(io, "export",
+                   "note: no starved time has a cause in this part of the "
+                   "recording, so there are no stacks");
       Write(out, text);
     } else {
       const std::unique_ptr<EventSink> sink =
@@ -127,8 +132,7 @@ Status ExportCsv(const merge::TraceReader& reader, query::Database* database,
                  const std::vector<std::string>& wanted,
                  const std::string& output, const Io& io) {
   INGERO_RETURN_IF_ERROR(CheckCsvFolder(output, database->tables()));
-  if (mkdir(output.c_str(), 0777) != 0 && errno != EEXIST)
-    return CannotWrite(output, errno);
+  INGERO_ASSIGN_OR_RETURN(Leftover folder, MakeNewFolder(output, 0777));
   for (const std::string& table : wanted)
     INGERO_RETURN_IF_ERROR(WriteOutput(
         output + "/" + table + ".csv", io, [&](std::FILE* out) {
@@ -144,6 +148,7 @@ Status ExportCsv(const merge::TraceReader& reader, query::Database* database,
               database->Run("SELECT * FROM " + table, handler));
           return reader.AllRead();
         }));
+  folder.Keep();
   return {};
 }
 
@@ -212,6 +217,7 @@ int RunExport(const Args& args, const Io& io) {
     PrintError(io, "export", message);
     return kFailed;
   };
+  SayWhenStopped("ingero export: stopped; what was not whole is removed");
   if (picture) {
     if (Status done = ExportPicture(&asked, format, output, io); !done.ok())
       return fail(done.message());

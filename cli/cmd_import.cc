@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <stdlib.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 
-#include "base/file_error.h"
+#include "base/leftover.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/merging.h"
@@ -14,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
+#include "cli/stop.h"
 #include "import/import.h"
 #include "import/sched.h"
 #include "merge/store_output.h"
@@ -43,29 +42,6 @@ constexpr const char* kExamples =
     "      --show-task-events --show-lost-events > sched.txt\n"
     "  ingero import sched.txt\n"
     "  ingero import rank0.json sched.txt -o rank0.store";
-
-// A folder of its own, removed with all in it.
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> Make(const std::string& beside) {
-    std::string path = beside + ".import-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr)
-      return CannotWrite(path, errno);
-    return ScratchFolder(path);
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept
-      : path_(std::exchange(other.path_, "")) {}
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // "a/trace.json.gz" -> "trace.store".
 std::string StoreNameFor(const std::string& path) {
@@ -184,7 +160,7 @@ Status WriteInputs(Inputs in, const std::string& folder, Says* says) {
     about.first_odd = in.sched->first_odd;
     const auto written = import::WriteKernelStream(
         std::move(*in.sched), threads_of, folder, &placement);
-    if (!written.ok()) return Status(written.status()).In(in.sched_path);
+    if (!written.ok()) return written.status();
     SaySched(about, *written, says);
   }
   if (in.calls) {
@@ -192,7 +168,7 @@ Status WriteInputs(Inputs in, const std::string& folder, Says* says) {
     const std::string source = in.calls->source;
     const auto written = import::WriteStreams(
         std::move(*in.calls), folder, both ? &placement : nullptr);
-    if (!written.ok()) return Status(written.status()).In(in.calls_path);
+    if (!written.ok()) return written.status();
     SayCalls(source, *written, left_out, says);
   }
   return {};
@@ -230,17 +206,14 @@ int RunImport(const Args& args, const Io& io) {
     PrintError(io, "import", status.message());
     return kFailed;
   };
-  if (const Status can = merge::CheckStoreOutput(output); !can.ok())
+  if (const Status can = merge::CheckNewStore(output); !can.ok())
     return fail(can);
-  std::error_code error;
-  if (std::filesystem::exists(output, error))
-    return fail(Status::Error(
-        output + ": exists; name another store with -o, or remove it"));
+  SayWhenStopped("ingero import: stopped; nothing was written");
   Inputs inputs;
   for (const std::string& path : paths)
     if (const Status read = ReadInput(path, io, &inputs); !read.ok())
       return fail(read);
-  auto scratch = ScratchFolder::Make(output);
+  auto scratch = MakeScratchFolder(output + ".import");
   if (!scratch.ok()) return fail(scratch.status());
   Says says(io);
   if (const Status written =

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
+#include "cli/stop.h"
 #include "merge/merge.h"
 
 namespace ingero::cli {
@@ -84,19 +82,6 @@ std::string Counted(const merge::MergeSummary& s) {
                                                  "samples of code"));
 }
 
-// Ctrl-C ends a merge at once: the store stays as it was.
-void OnStop(int number) {
-  const int error = errno;
-  merge::RemoveUnfinishedStore();
-  constexpr char kSaid[] =
-      "\ningero merge: stopped; the store is as the last merge left it\n";
-  if (write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1) < 0) {
-    // Nobody listens.
-  }
-  errno = error;
-  raise(number);  // SA_RESETHAND: ends the process when this returns
-}
-
 void PrintSummary(const merge::MergeOptions& options,
                   const merge::MergeSummary& s, size_t unmerged,
                   const Io& io) {
@@ -127,17 +112,6 @@ void PrintSummary(const merge::MergeOptions& options,
 }
 
 }  // namespace
-
-void StopMergeOnSignals() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before{}, action{};
-    sigaction(number, nullptr, &before);
-    if (before.sa_handler == SIG_IGN) continue;  // as nohup wants it
-    action.sa_handler = OnStop;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(number, &action, nullptr);
-  }
-}
 
 Result<merge::MergeSummary> MergeWithProgress(
     merge::MergeOptions options, const std::vector<merge::Recording>& recordings,
@@ -264,7 +238,8 @@ int RunMerge(const Args& args, const Io& io) {
   size_t unmerged = 0;  // of the earlier ones
   for (size_t i = 0; i + 1 < recordings.size(); ++i)
     unmerged += !recordings[i].merged;
-  StopMergeOnSignals();
+  SayWhenStopped(
+      "ingero merge: stopped; the store is as the last merge left it");
   const Result<merge::MergeSummary> summary =
       follow ? Follow(options, io)
              : MergeWithProgress(options, recordings, io);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/report/page_data.h"
+#include "cli/stop.h"
 #include "cli/written.h"
 #include "merge/trace_reader.h"
 
@@ -77,6 +78,7 @@ int RunReport(const Args& args, const Io& io) {
       static_cast<size_t>(ingero_report_page_end - ingero_report_page));
   const size_t place = page.find(kPlace);
   INGERO_CHECK(place != page.npos);
+  SayWhenStopped("ingero report: stopped; nothing was written");
   const Status written = WriteOutput(output, io, [&](std::FILE* out) {
     Write(out, page.substr(0, place));
     Write(out, data);

@@ -6,6 +6,7 @@
 // environment as if it had been started without us, but for LD_PRELOAD and
 // INGERO_DIR. Ours goes to stderr.
 #include <errno.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -22,7 +23,9 @@
 #include <optional>
 #include <set>
 
+#include "base/file_error.h"
 #include "base/shell_word.h"
+#include "base/task_stat.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/command.h"
@@ -38,6 +41,7 @@
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
 #include "cli/signals.h"
+#include "cli/stop.h"
 #include "cli/time_window.h"
 #include "code_sampler/sampler.h"
 #include "merge/coverage.h"
@@ -119,6 +123,9 @@ class Session {
   int Record(const std::string& shim);
   // False: there is no store.
   bool MergeAndExplain();
+  // The program was not even begun: nothing to merge, nor to explain.
+  bool not_started() const { return not_started_; }
+  void StopKernelSide();
   const std::string& store() const { return store_; }
 
  private:
@@ -131,8 +138,12 @@ class Session {
   void WatchCode(Ns now);
   void StopSampler();
   void ShowLine(Ns now);
+  // Until EndLine(), on a terminal.
+  void ShowInPlace(const std::string& text);
   void EndLine();
   void PrintProcesses(const merge::TraceReader& trace) const;
+  // Whether it is for certain none of the program's.
+  bool Foreign(uint32_t pid, Ns first_call) const;
 
   const RecordingOptions& options_;
   const Io& io_;
@@ -146,7 +157,7 @@ class Session {
   Ns watch_code_at_;
   pid_t child_ = -1;
   std::optional<GroupWitness> witness_;  // while there is a child
-  bool told_to_end_ = false;
+  bool told_to_end_ = false, not_started_ = false;
   // Of the live line.
   Ns line_at_;
   bool line_shown_ = false;
@@ -162,8 +173,10 @@ bool Session::StartKernelSide() {
     return true;
   }
   const bool may_ask = isatty(STDIN_FILENO) == 1 && io_.err_is_terminal;
+  ShowInPlace("starting ingero-kprobe, for the scheduler's side");
   auto started =
       Companion::Start(options_.dir, options_.buffer_bytes, may_ask);
+  EndLine();
   if (!started.ok()) {
     Say((options_.program.empty() ? "" : kWithout) +
         started.status().message());
@@ -203,13 +216,15 @@ int Session::Record(const std::string& shim) {
     start.environment.push_back("INGERO_DIR=" + options_.dir);
     start.signal_mask = &signals.before();
     witness_.emplace();
+    const std::vector<uint64_t> before = NumberedEntries("/proc");
     auto started = StartProgram(options_.program, start);
     if (!started.ok()) {
       Say(started.status().message());
+      not_started_ = true;
       return kNotRunnable;
     }
     child_ = *started;
-    watch_.emplace(child_, Now());
+    watch_.emplace(child_, before, Now());
     StartSampler();
   } else if (options_.pid != 0) {
     pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, options_.pid, 0)));
@@ -299,7 +314,7 @@ void Session::StopSampler() {
 }
 
 void Session::ShowLine(Ns now) {
-  if (options_.quiet || !io_.err_is_terminal) return;
+  if (!options_.live_line || !io_.err_is_terminal) return;
   const bool in_place = !io_.out_is_terminal || options_.program.empty();
   const Ns between = in_place ? kLineInPlace : kLineBetween;
   const Ns since = now - (line_at_ == Ns{0} ? begin_ : line_at_);
@@ -331,10 +346,32 @@ void Session::ShowLine(Ns now) {
   line_at_ = now;
 }
 
+void Session::ShowInPlace(const std::string& text) {
+  if (!options_.live_line || !io_.err_is_terminal) return;
+  Write(io_.err, "\r\x1b[K" + Ellipsize("ingero: " + text, io_.columns - 1));
+  std::fflush(io_.err);
+  line_shown_ = true;
+}
+
 void Session::EndLine() {
   if (line_shown_) Write(io_.err, "\r\x1b[K");
   std::fflush(io_.err);
   line_shown_ = false;
+}
+
+// What keeps anything from being recorded into `dir`; "" = nothing does.
+std::string WhyNothingIsWritten(const std::string& dir) {
+  // What one thread of a program needs first.
+  constexpr off_t kLeastBytes = 2 * INGERO_BLOCK_BYTES;
+  std::string path = dir + "/.ingero-run.XXXXXX";
+  const Fd fd(mkostemp(path.data(), O_CLOEXEC));
+  int error = fd.valid() ? 0 : errno;
+  if (fd.valid()) {
+    error = posix_fallocate(fd.get(), 0, kLeastBytes);
+    unlink(path.c_str());
+  }
+  if (error != ENOSPC && error != EDQUOT && fd.valid()) return "";
+  return CannotWrite(dir, error).message();
 }
 
 // ---- what came of it ----------------------------------------------------------
@@ -351,6 +388,11 @@ std::string Named(const std::vector<std::string>& names) {
 
 std::string NameOf(const std::string& comm, uint32_t pid) {
   return fmt::format("{}/{}", comm.empty() ? "process" : comm, pid);
+}
+
+// Of a trace, nobody is.
+bool Session::Foreign(uint32_t pid, Ns first_call) const {
+  return watch_ && (first_call < begin_ || watch_->IsForeign(pid));
 }
 
 void Session::PrintProcesses(const merge::TraceReader& trace) const {
@@ -380,7 +422,7 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.calls > b.calls;
   });
-  std::vector<std::string> recorded, others;
+  std::vector<std::string> recorded, others, beside;
   std::set<uint32_t> told;
   std::map<std::string, std::vector<std::string>> missing;  // by reason
   for (const merge::ProcessCoverage& c : all) {
@@ -388,7 +430,9 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
     const std::string name = NameOf(process.name, process.pid);
     if (c.recorded) {
       told.insert(process.pid);
-      (began[c.process] >= begin_ ? recorded : others)
+      (began[c.process] < begin_                ? others
+       : Foreign(process.pid, began[c.process]) ? beside
+                                                : recorded)
           .push_back(fmt::format("{} ({})", name,
                                  FormatCounted(c.calls, "call", "calls")));
     } else if (!c.shim_mapped && ours(c.process)) {
@@ -417,6 +461,7 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
                                     : Named(recorded));
   if (!others.empty())
     fact("", "and, begun before: " + Named(others));
+  if (!beside.empty()) fact("", "and, beside this program: " + Named(beside));
   if (!silent.empty())
     fact("no call", Named(silent) + ": with the shim, but made no CUDA call");
   for (const auto& [reason, names] : missing)
@@ -429,11 +474,18 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
   Write(io_.err, page.text());
 }
 
+void Session::StopKernelSide() {
+  if (!companion_) return;
+  for (const std::string& line : companion_->Stop())
+    Say("ingero-kprobe: " + line);
+}
+
 bool Session::MergeAndExplain() {
-  if (companion_)
-    for (const std::string& line : companion_->Stop())
-      Say("ingero-kprobe: " + line);
+  StopKernelSide();
   if (kernel_by_others_) {
+    if (!CompanionRecordsInto(options_.dir))
+      Say("the ingero-kprobe that somebody else had started ended meanwhile; "
+          "what threads did from then on is not known");
     const timespec flush{kOthersFlush.value / 1'000'000'000, 0};
     nanosleep(&flush, nullptr);
   }
@@ -456,7 +508,13 @@ bool Session::MergeAndExplain() {
     }
   }
   if (ours == nullptr) {
-    Say(problems.empty()
+    std::string why = WhyNothingIsWritten(options_.dir);
+    if (const char* off = getenv("INGERO_DISABLE");
+        why.empty() && off != nullptr && *off != '\0' &&
+        std::string_view(off) != "0")
+      why = "INGERO_DISABLE is set in this environment: unset it";
+    Say(!why.empty() ? "nothing was recorded: " + why
+        : problems.empty()
             ? "nothing was recorded: the program made no CUDA call that can be "
               "seen. One that is setuid or static, or is started with "
               "LD_PRELOAD cleared (sudo, env -i) is not seen either"
@@ -471,6 +529,7 @@ bool Session::MergeAndExplain() {
   const auto merged = MergeWithProgress(merge, recordings, io_);
   if (!merged.ok()) {
     Say(merged.status().message());
+    if (!options_.kept) return false;
     Say(fmt::format("what was recorded is kept; once that is mended: ingero "
                     "merge --dir {} --recording {}{}",
                     ShellWord(options_.dir), ShellWord(ours->id),
@@ -502,6 +561,29 @@ bool Session::MergeAndExplain() {
                                                  1'000'000) + 1)});
   if (options_.pid != 0)
     args.insert(args.end(), {"--pid", std::to_string(options_.pid)});
+  std::string own;
+  bool others = false;
+  for (const merge::StoredStream& s : (*trace)->streams()) {
+    if (s.kernel || s.process == analysis::kNone) continue;
+    if (!Foreign(s.pid, s.span.begin))
+      own += (own.empty() ? "" : ",") + std::to_string(s.pid);
+    else
+      others |= s.span.end >= begin_;
+  }
+  if (others) {
+    const std::string all =
+        "'ingero explain --db " + ShellWord(store_) + "' is about all of them";
+    if (own.empty()) {
+      Say("the program made no CUDA call that can be seen; others did, which "
+          "were recorded beside it: " +
+          all);
+      return true;
+    }
+    Say("another program was recorded beside this one; what follows is about "
+        "this one alone, " +
+        all);
+    args.insert(args.end(), {"--pids", own});
+  }
   Io io = io_;
   io.out = io_.err;
   io.out_is_terminal = io_.err_is_terminal;
@@ -580,6 +662,11 @@ std::optional<int> PrepareFolder(RecordingOptions* o, const Io& io) {
     return kFailed;
   }
   o->dir = dir.path;
+  // Before the program runs for hours.
+  if (const std::string why = WhyNothingIsWritten(o->dir); !why.empty()) {
+    PrintError(io, o->command, "nothing can be recorded: " + why);
+    return kFailed;
+  }
   if (o->output.empty()) return std::nullopt;
   if (Status can = merge::CheckStoreOutput(o->output); !can.ok()) {
     PrintError(io, o->command, can.message());
@@ -627,7 +714,13 @@ Recorded RecordProgram(RecordingOptions o, const Io& io) {
   Session session(o, io);
   session.StartKernelSide();
   const int status = session.Record(shim);
-  StopMergeOnSignals();
+  if (session.not_started()) {
+    session.StopKernelSide();
+    return {status, ""};
+  }
+  SayWhenStopped(o.kept ? "ingero: stopped; what was recorded is kept: 'ingero "
+                          "merge' makes a store of it"
+                        : "ingero: stopped; nothing is left behind");
   session.MergeAndExplain();
   return {status, session.store()};
 }
@@ -656,6 +749,7 @@ int RunRun(const Args& args, const Io& io) {
     return UsageError(io, "run",
                       "say what to run, for example: ingero run python3 "
                       "train.py");
+  o.live_line = !o.quiet;
   return RecordProgram(std::move(o), io).exit_status;
 }
 
@@ -694,18 +788,23 @@ int RunTrace(const Args& args, const Io& io) {
       return UsageError(io, "trace",
                         fmt::format("--pid: '{}' is not a PID, such as 4242",
                                     pid));
-    if (kill(static_cast<pid_t>(o.pid), 0) != 0 && errno == ESRCH) {
+    const auto stat = ReadTaskStat(o.pid);
+    if (!stat || IsDead(o.pid, *stat)) {
       PrintError(io, "trace", fmt::format("there is no process {}", pid));
       return kFailed;
     }
   }
   if (auto status = PrepareFolder(&o, io)) return *status;
+  o.live_line = !o.quiet;
 
   std::signal(SIGCHLD, SIG_DFL);
   Session session(o, io);
   if (!session.StartKernelSide()) return kFailed;
   session.Record("");
-  StopMergeOnSignals();
+  SayWhenStopped(
+      "ingero trace: stopped; what was recorded is kept: 'ingero merge' makes "
+      "a "
+      "store of it");
   return session.MergeAndExplain() ? kDone : kFailed;
 }
 

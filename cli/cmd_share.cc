@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/render/layout.h"
+#include "cli/stop.h"
 #include "merge/store_trace.h"
 #include "merge/store_upkeep.h"
 
@@ -97,6 +98,7 @@ int RunShare(const Args& args, const Io& io) {
     path = newest->path;
     if (!newest->note.empty()) PrintError(io, "share", "note: " + newest->note);
   }
+  SayWhenStopped("ingero share: stopped; nothing was written");
   auto copied = [&] {
     Progress progress(io);
     return merge::ShareStore(path, *what, output,

@@ -9,6 +9,7 @@
 #include "cli/render/json.h"
 #include "cli/render/layout.h"
 #include "cli/render/words.h"
+#include "cli/stop.h"
 #include "cli/time_window.h"
 #include "merge/store_trace.h"
 #include "merge/store_upkeep.h"
@@ -286,6 +287,18 @@ int Report(const merge::Rewritten& r, const std::string& told, const Io& io) {
   return FinishOutput(io, "store") ? kDone : kFailed;
 }
 
+int NotChanged(const merge::Rewritten& r, const std::string& why,
+               const Io& io) {
+  Page page(io.columns, false);
+  page.Paragraph(why + (r.changed ? fmt::format(" {} ({}) is a copy of it.",
+                                                SanitizeForTerminal(r.path),
+                                                FormatBytes(r.bytes_after))
+                                  : std::string()),
+                 0, 2);
+  Write(io.out, page.text());
+  return FinishOutput(io, "store") ? kDone : kFailed;
+}
+
 int Compact(const Asked& asked, const Io& io) {
   Progress progress(io);
   auto done = merge::CompactStore(
@@ -294,11 +307,10 @@ int Compact(const Asked& asked, const Io& io) {
       });
   progress.Finish();
   if (!done.ok()) return Fail(io, done.status());
-  if (!done->changed) {
-    Write(io.out,
-          "Nothing to gain: its blocks are full and its pages are used.\n");
-    return FinishOutput(io, "store") ? kDone : kFailed;
-  }
+  if (done->copied)
+    return NotChanged(
+        *done, "Nothing to gain: its blocks are full and its pages are used.",
+        io);
   return Report(*done, "Compacted: blocks of few rows joined, slack left out.",
                 io);
 }
@@ -320,11 +332,11 @@ int Prune(const Asked& asked, const Io& io) {
       });
   progress.Finish();
   if (!done.ok()) return Fail(io, done.status());
-  if (!done->changed) {
-    Write(io.out, fmt::format("Nothing to drop: the recording is {} long.\n",
-                              FormatDuration(done->span.length())));
-    return FinishOutput(io, "store") ? kDone : kFailed;
-  }
+  if (done->copied)
+    return NotChanged(*done,
+                      fmt::format("Nothing to drop: the recording is {} long.",
+                                  FormatDuration(done->span.length())),
+                      io);
   auto opened = merge::OpenTrace(done->path);
   if (!opened.ok()) return Fail(io, opened.status());
   return Report(*done,
@@ -344,7 +356,7 @@ int RunStore(const Args& args, const Io& io) {
   app.footer(kExamples);
   app.add_option("action", asked.action, "info, check, compact or prune")
       ->type_name("ACTION");
-  app.add_option("path", asked.path, "Store (a folder, or the file in it)")
+  app.add_option("path,--db", asked.path, "Store (a folder, or the file in it)")
       ->type_name("DB");
   app.add_option("--keep", asked.keep, "prune: how much, counted from the end")
       ->type_name("DURATION");
@@ -382,6 +394,7 @@ int RunStore(const Args& args, const Io& io) {
   }
   if (a == "info") return Info(asked, io);
   if (a == "check") return Check(asked, io);
+  SayWhenStopped("ingero store: stopped; the store is as it was");
   return a == "compact" ? Compact(asked, io) : Prune(asked, io);
 }
 

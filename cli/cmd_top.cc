@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -123,8 +122,6 @@ class Merger {
       kill(child_, SIGTERM);
       WaitForProgram(child_);
     }
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
   }
   Merger(const Merger&) = delete;
   Merger& operator=(const Merger&) = delete;
@@ -542,11 +539,11 @@ int RunTop(const Args& args, const Io& io) {
   Ended how;
   if (o.once || !io.out_is_terminal) {
     Signals signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT});
-    Merger merger(o.dirs, *folder, 0, &signals.before());
+    Merger merger(o.dirs, folder->path(), 0, &signals.before());
     how = Once(&view, &merger, signals, io);
   } else {
     Signals signals({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
-    Merger merger(o.dirs, *folder, kMergeNice, &signals.before());
+    Merger merger(o.dirs, folder->path(), kMergeNice, &signals.before());
     how = Watch(dirs, &view, &merger, signals, io);
   }
   if (how.recording_over)
@@ -554,6 +551,7 @@ int RunTop(const Args& args, const Io& io) {
                "nobody records any more; 'ingero merge && ingero explain' has "
                "the answer");
   if (how.signal != 0) {
+    *folder = {};  // removed
     std::signal(how.signal, SIG_DFL);
     raise(how.signal);
   }

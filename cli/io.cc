@@ -46,16 +46,14 @@ Io ProcessIo() {
   return io;
 }
 
-Result<std::string> NewFolder(const std::string& name) {
-  const char* given = std::getenv("TMPDIR");
-  std::string path = given == nullptr || *given == '\0' ? "/tmp" : given;
-  path += "/" + name + ".XXXXXX";
-  if (mkdtemp(path.data()) == nullptr)
-    return Status::Errno("making a folder " + path, errno);
+Result<Leftover> NewFolder(const std::string& name, const std::string& dir) {
+  INGERO_ASSIGN_OR_RETURN(Leftover folder,
+                          dir.empty() ? MakeScratchFolderInTmp(name)
+                                      : MakeScratchFolder(dir + "/" + name));
   const TraceDir owner = DefaultTraceDir();
-  if (geteuid() == 0 && chown(path.c_str(), owner.uid, owner.gid) != 0)
-    return Status::Errno("giving away " + path, errno);
-  return path;
+  if (geteuid() == 0 && chown(folder.path().c_str(), owner.uid, owner.gid) != 0)
+    return Status::Errno("giving away " + folder.path(), errno);
+  return folder;
 }
 
 void Write(std::FILE* file, std::string_view text) {
@@ -99,6 +97,8 @@ Status WriteOutput(const std::string& path, const Io& io,
   const bool replace =
       exists ? S_ISREG(st.st_mode) : !is_link || target != path;
   const std::string written = replace ? target + ".part" : target;
+  Leftover unfinished =
+      replace ? Leftover(written, Leftover::kFile) : Leftover();
   std::FILE* file = std::fopen(written.c_str(), "we");
   if (file == nullptr) return failed(errno);
   if (replace && exists && fchmod(fileno(file), st.st_mode & 0777) != 0) {
@@ -109,10 +109,9 @@ Status WriteOutput(const std::string& path, const Io& io,
   const int error = errno;
   const bool closed = std::fclose(file) == 0;
   if (status.ok() && (bad || !closed)) status = failed(bad ? error : errno);
-  if (replace) {
-    if (status.ok() && std::rename(written.c_str(), target.c_str()) != 0)
-      status = failed(errno);
-    if (!status.ok()) unlink(written.c_str());
+  if (status.ok() && replace) {
+    if (std::rename(written.c_str(), target.c_str()) != 0) return failed(errno);
+    unfinished.Keep();
   }
   return status;
 }

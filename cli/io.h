@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/leftover.h"
 #include "base/status.h"
 
 namespace ingero::cli {
@@ -36,8 +37,10 @@ void PrintError(const Io& io, std::string_view where, std::string_view message);
 // arrive (a full disk).
 bool FinishOutput(const Io& io, std::string_view where);
 
-// A new private folder, "/tmp/NAME.xxxxxx"; under sudo the caller's.
-Result<std::string> NewFolder(const std::string& name);
+// A new private folder, "$TMPDIR/NAME.xxxxxx" or in `dir`; under sudo the
+// caller's. Gone with all in it when what is returned is.
+Result<Leftover> NewFolder(const std::string& name,
+                           const std::string& dir = "");
 
 // Has `write` write to a file beside `path` that takes its place once it is
 // whole; "-": to io.out.

@@ -2,9 +2,11 @@
 #include <exception>
 
 #include "cli/command.h"
+#include "cli/stop.h"
 
 int main(int argc, char** argv) {
   const ingero::cli::Io io = ingero::cli::ProcessIo();
+  ingero::cli::CleanUpWhenStopped();
   // Our own code throws nothing; what libraries throw (no memory, mostly)
   // still ends in one line and a status.
   try {

@@ -15,9 +15,6 @@ Result<merge::MergeSummary> MergeWithProgress(
     merge::MergeOptions options,
     const std::vector<merge::Recording>& recordings, const Io& io);
 
-// From now on Ctrl-C ends the process and leaves the store as it was.
-void StopMergeOnSignals();
-
 }  // namespace ingero::cli
 
 #endif  // INGERO_CLI_MERGING_H_

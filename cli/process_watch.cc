@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/process_watch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/task_stat.h"
@@ -16,10 +18,18 @@ constexpr size_t kMaxWatched = 100'000;
 
 }  // namespace
 
-ProcessWatch::ProcessWatch(pid_t root, Ns now) {
+ProcessWatch::ProcessWatch(pid_t root, const std::vector<uint64_t>& before,
+                           Ns now) {
   const auto pid = static_cast<uint32_t>(root);
-  for (const uint64_t other : NumberedEntries("/proc"))
+  for (const uint64_t other : before)
     if (other != pid) others_.insert(static_cast<uint32_t>(other));
+  foreign_ = others_;
+  auto ancestor = static_cast<uint32_t>(getpid());
+  while (ancestors_.insert(ancestor).second) {
+    const auto stat = ReadTaskStat(ancestor);
+    if (!stat || stat->parent_pid == 0) break;
+    ancestor = stat->parent_pid;
+  }
   Entry entry;
   entry.process.pid = pid;
   entry.born = now;
@@ -43,7 +53,11 @@ void ProcessWatch::Find(Ns now) {
       const auto stat = ReadTaskStat(pid);
       if (!stat) continue;
       if (!living_.contains(stat->parent_pid)) {
-        if (round == 1) others_.insert(pid);
+        if (round == 0) continue;
+        others_.insert(pid);
+        // One of ours whose parent has ended was given to an ancestor of ours.
+        if (!ancestors_.contains(stat->parent_pid) || stat->comm == "ingero")
+          foreign_.insert(pid);
         continue;
       }
       if (ended_.size() + living_.size() >= kMaxWatched) return;
@@ -71,6 +85,7 @@ void ProcessWatch::Find(Ns now) {
 void ProcessWatch::LookAt(Entry* entry) {
   WatchedProcess& process = entry->process;
   const auto stat = ReadTaskStat(process.pid);
+  process.alive = stat && !IsDead(process.pid, *stat);
   if (!stat) return;
   process.comm = stat->comm;
   process.start_ticks = stat->start_ticks;
@@ -110,6 +125,12 @@ std::vector<WatchedProcess> ProcessWatch::living() const {
   std::vector<WatchedProcess> living;
   for (const auto& [pid, entry] : living_) living.push_back(entry.process);
   return living;
+}
+
+bool ProcessWatch::IsForeign(uint32_t pid) const {
+  return foreign_.contains(pid) && !living_.contains(pid) &&
+         std::none_of(ended_.begin(), ended_.end(),
+                      [&](const WatchedProcess& p) { return p.pid == pid; });
 }
 
 std::vector<WatchedProcess> ProcessWatch::processes() const {

@@ -37,8 +37,9 @@ struct WatchedProcess {
 
 class ProcessWatch {
  public:
-  // `root`: the command's process; `now`: CLOCK_MONOTONIC.
-  ProcessWatch(pid_t root, Ns now);
+  // `root`: the command's process; `before`: the pids that there were before it
+  // was started, which may have children by now; `now`: CLOCK_MONOTONIC.
+  ProcessWatch(pid_t root, const std::vector<uint64_t>& before, Ns now);
   // Finds new ones, and looks at those that are due.
   void Look(Ns now);
   // Looks at all that live.
@@ -47,6 +48,9 @@ class ProcessWatch {
   std::vector<WatchedProcess> processes() const;
   // Those that lived at the last look, by pid.
   std::vector<WatchedProcess> living() const;
+  // Whether a process with that number is for certain none of ours: it was
+  // there before, or its parent was somebody else's.
+  bool IsForeign(uint32_t pid) const;
 
  private:
   struct Entry {
@@ -58,6 +62,8 @@ class ProcessWatch {
 
   std::map<uint32_t, Entry> living_;
   std::unordered_set<uint32_t> others_;  // living pids that are not ours
+  std::unordered_set<uint32_t> ancestors_;  // of this process, with itself
+  std::unordered_set<uint32_t> foreign_;    // pids that IsForeign() is about
   std::vector<WatchedProcess> ended_;
 };
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "base/file.h"
@@ -22,6 +25,20 @@ constexpr size_t kMaxTextBytes = 1 << 20;
 bool IsFile(const std::string& path) {
   struct stat st;
   return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+// Of a script, as the kernel takes it from "#!PATH ARGUMENT" (execve(2)); "" of
+// another file, or where it can't be read.
+std::string InterpreterOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string line(256, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  if (!line.starts_with("#!")) return "";
+  line = line.substr(2, line.find('\n') - 2);
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == line.npos) return "";
+  return line.substr(begin, line.find_first_of(" \t", begin) - begin);
 }
 
 }  // namespace
@@ -167,7 +184,17 @@ std::string FindInPath(const std::string& name) {
 }
 
 std::string WhyNotRun(const std::string& name, bool* there) {
-  if (!FindInPath(name).empty()) return "";
+  if (const std::string path = FindInPath(name); !path.empty()) {
+    const std::string interpreter = InterpreterOf(path);
+    if (interpreter.empty() || !FindInPath(interpreter).empty()) return "";
+    *there = true;
+    return fmt::format(
+        "{}: its first line names {}, which {}; mend that line, or name the "
+        "interpreter before the script",
+        name, interpreter,
+        access(interpreter.c_str(), F_OK) == 0 ? "is no program that can be run"
+                                               : "is not there");
+  }
   *there = name.find('/') != std::string::npos &&
            access(name.c_str(), F_OK) == 0;
   return name + (*there ? ": is no program that can be run; name an "

@@ -15,7 +15,9 @@ namespace ingero::cli {
 struct RecordingOptions {
   std::string command;      // of ingero, for its messages
   std::string dir, output;  // "": the default
-  bool quiet = false;       // no live line, list of processes or report
+  bool quiet = false;       // no list of processes and no report
+  bool live_line = false;   // on a terminal: what is going on
+  bool kept = true;         // false: what is recorded goes when this ends
   bool cuda_only = false;
   unsigned where_hz = 0;  // looks a second at where code is; 0: none
   uint64_t buffer_bytes = 0;  // of the companion, per CPU; 0: as it likes

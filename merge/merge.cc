@@ -11,14 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <thread>
 
 #include "analysis/attribution.h"
 #include "base/file_error.h"
+#include "base/leftover.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
@@ -61,34 +60,13 @@ std::string Demangle(const std::string& mangled) {
   return status == 0 && text != nullptr ? text.get() : "";
 }
 
-// For RemoveUnfinishedStore(): a path, from when the file is made until it has
-// its name. One at a time.
-char g_unfinished[4096];
-std::atomic<bool> g_writing{false};
-
-class Unfinished {
- public:
-  explicit Unfinished(const std::string& path) {
-    if (path.size() >= sizeof(g_unfinished) || g_writing) return;
-    std::memcpy(g_unfinished, path.c_str(), path.size() + 1);
-    g_writing = mine_ = true;
-  }
-  ~Unfinished() {
-    if (mine_) g_writing = false;
-  }
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-
- private:
-  bool mine_ = false;
-};
-
 // Attribution's results, encoded, in a file of their own: the store cannot be
 // written while the attribution reads it.
 class ResultFile : public analysis::AttributionSink {
  public:
   explicit ResultFile(const TraceReader& trace) : trace_(trace) {}
   Status Open(const std::string& path) {
+    path_ = path;
     INGERO_ASSIGN_OR_RETURN(fd_,
                             OpenFile(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
     // No name: gone with the process.
@@ -97,8 +75,8 @@ class ResultFile : public analysis::AttributionSink {
         queue_, BlockQueue::Start(
                     [this](const std::string& block) {
                       size_ += block.size();
-                      return WriteAllAt(fd_.get(), block,
-                                        size_ - block.size());
+                      return WriteAllAt(fd_.get(), block, size_ - block.size())
+                          .In(path_);
                     },
                     [] { return Status(); }));
     return {};
@@ -215,6 +193,7 @@ class ResultFile : public analysis::AttributionSink {
   }
 
   const TraceReader& trace_;
+  std::string path_;
   Fd fd_;
   uint64_t size_ = 0;
   Status status_;
@@ -888,7 +867,8 @@ Result<MergeSummary> Merger::Run() {
     return Status::Error("recording " + recording_.id +
                          " has no readable stream" +
                          (missing_.empty() ? "" : ": " + missing_.front()));
-  INGERO_RETURN_IF_ERROR(MakeStoreFolder(store_, options_.output.empty()));
+  INGERO_ASSIGN_OR_RETURN(Leftover folder,
+                          MakeStoreFolder(store_, options_.output.empty()));
   // In a folder of another user, root follows no link.
   if (struct stat st; options_.output.empty() &&
                       lstat(store_.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
@@ -905,7 +885,7 @@ Result<MergeSummary> Merger::Run() {
 
   const std::string data = store_ + "/data.mdb";
   const std::string next = data + ".new";
-  const Unfinished unfinished(next);
+  Leftover unfinished(next, Leftover::kFile);
   INGERO_ASSIGN_OR_RETURN(auto writer, StoreWriter::Create(next));
   INGERO_RETURN_IF_ERROR(WriteEvents(writer.get()));
   INGERO_RETURN_IF_ERROR(WriteDescription(writer.get()));
@@ -948,6 +928,8 @@ Result<MergeSummary> Merger::Run() {
   INGERO_RETURN_IF_ERROR(writer->Finish());
   if (rename(next.c_str(), data.c_str()) != 0)
     return CannotWrite(data, errno);
+  unfinished.Keep();
+  folder.Keep();
   if (auto dir = OpenFile(store_, O_RDONLY | O_DIRECTORY); dir.ok())
     (void)fsync(dir->get());
   GiveToOwner(data);
@@ -961,10 +943,6 @@ Result<MergeSummary> Merger::Run() {
 }
 
 }  // namespace
-
-void RemoveUnfinishedStore() {
-  if (g_writing) unlink(g_unfinished);
-}
 
 Result<MergeSummary> Merge(const MergeOptions& options) {
   return Merge(options, ListRecordings(options.dirs.empty() ? DefaultTraceDirs()

@@ -97,10 +97,6 @@ Result<MergeSummary> Merge(const MergeOptions& options);
 Result<MergeSummary> Merge(const MergeOptions& options,
                            const std::vector<Recording>& recordings);
 
-// Removes the file that a merge of this process is writing, if one is: for a
-// signal handler that then ends the process. Async-signal-safe.
-void RemoveUnfinishedStore();
-
 }  // namespace ingero::merge
 
 #endif  // INGERO_MERGE_MERGE_H_

@@ -60,11 +60,18 @@ Status CheckStoreOutput(const std::string& store, bool own) {
   return IsLmdb(data) ? Status() : NoStore(data);
 }
 
-Status MakeStoreFolder(const std::string& store, bool own) {
+Status CheckNewStore(const std::string& store) {
+  INGERO_RETURN_IF_ERROR(CheckStoreOutput(store));
+  if (access(store.c_str(), F_OK) != 0) return {};
+  return Status::Error(store +
+                       ": exists; name another store with -o, or remove it");
+}
+
+Result<Leftover> MakeStoreFolder(const std::string& store, bool own) {
   INGERO_RETURN_IF_ERROR(CheckStoreOutput(store, own));
-  if (mkdir(store.c_str(), 0755) != 0 && errno != EEXIST)
-    return CannotWrite(store, errno);
-  return {};
+  INGERO_ASSIGN_OR_RETURN(Leftover folder, MakeNewFolder(store, 0755));
+  if (own) folder.Keep();
+  return folder;
 }
 
 }  // namespace ingero::merge

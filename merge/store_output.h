@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/leftover.h"
 #include "base/status.h"
 
 namespace ingero::merge {
@@ -17,8 +18,13 @@ bool IsLmdb(const std::string& path);
 // store is left alone; beside the streams (`own`) it is one of ours, broken.
 Status CheckStoreOutput(const std::string& store, bool own = false);
 
-// The same, and makes the folder where there is none.
-Status MakeStoreFolder(const std::string& store, bool own = false);
+// The same of a store that must be a new one.
+Status CheckNewStore(const std::string& store);
+
+// CheckStoreOutput(), and makes the folder where there is none. It is removed
+// with what is returned, unless that is told to keep it: `own` ones, which
+// others may wait to write to, stay.
+Result<Leftover> MakeStoreFolder(const std::string& store, bool own = false);
 
 }  // namespace ingero::merge
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/file_error.h"
+#include "base/leftover.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "merge/block_joiner.h"
@@ -91,11 +92,22 @@ class Rewriter {
   }
   Status Copy(const BlockRef& ref) {
     std::string bytes;
-    INGERO_RETURN_IF_ERROR(reader_->file().Read(ref, &bytes));
-    INGERO_RETURN_IF_ERROR(CheckBlock(bytes));
-    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(bytes));
+    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, Read(ref, &bytes));
     Wrote(ref.table, ref.owner, p.rows);
     return writer_->PutBlock(std::move(bytes));
+  }
+  // Errors of reading name the old store, those of writing the new one.
+  Result<BlockPreamble> Read(const BlockRef& ref, std::string* bytes) const {
+    INGERO_RETURN_IF_ERROR(
+        reader_->file().Read(ref, bytes).In(reader_->file().path()));
+    INGERO_RETURN_IF_ERROR(CheckBlock(*bytes).In(reader_->file().path()));
+    return ReadPreamble(*bytes);
+  }
+  Status ReadRows(const BlockRef& ref, const TableSchema& schema,
+                  Rows* rows) const {
+    std::string bytes;
+    INGERO_RETURN_IF_ERROR(Read(ref, &bytes).status());
+    return DecodeBlock(bytes, schema, rows).In(reader_->file().path());
   }
   Status Put(Rows* rows, uint32_t owner) {
     if (rows->size() == 0) return {};
@@ -139,23 +151,23 @@ Status Rewriter::WriteOwner(uint16_t table, uint32_t owner,
       progress_(static_cast<double>(bytes_read_) /
                     static_cast<double>(reader_->file().size()),
                 result_.rows_after);
-    INGERO_RETURN_IF_ERROR(reader_->file().Read(ref, &bytes));
-    INGERO_RETURN_IF_ERROR(CheckBlock(bytes));
-    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, ReadPreamble(bytes));
+    INGERO_ASSIGN_OR_RETURN(const BlockPreamble p, Read(ref, &bytes));
     rows_were_[{table, owner}] += p.rows;
     result_.rows_before += p.rows;
-    if (Drops(ref)) continue;
+    if (!result_.copied && Drops(ref)) continue;
     // One of a newer ingero has columns that would be lost by decoding it.
     const bool foreign =
         schema == nullptr || p.columns > schema->columns.size();
-    const auto change = foreign ? std::nullopt : ChangeOf(ref);
+    const auto change =
+        foreign || result_.copied ? std::nullopt : ChangeOf(ref);
     if (!change) {
       Wrote(table, owner, p.rows);
       INGERO_RETURN_IF_ERROR(Joins(table) ? joiner.Put(bytes, *schema)
                                           : writer_->PutBlock(bytes));
       continue;
     }
-    INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, *schema, &rows));
+    INGERO_RETURN_IF_ERROR(
+        DecodeBlock(bytes, *schema, &rows).In(reader_->file().path()));
     kept.schema = schema;
     for (size_t r = 0; r < rows.size(); ++r) {
       row.assign(rows.row(r).begin(), rows.row(r).end());
@@ -185,9 +197,13 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
   result_.blocks_before = result_.blocks_after = reader->file().blocks().size();
   result_.span_before = result_.span = reader->span();
   INGERO_RETURN_IF_ERROR(Begin(*reader));
-  if (Useless(*reader)) return result_;
+  result_.copied = Useless(*reader);
+  if (result_.copied && in_place) return result_;
 
-  if (!in_place) INGERO_RETURN_IF_ERROR(MakeStoreFolder(result_.path));
+  Leftover folder;
+  if (!in_place) {
+    INGERO_ASSIGN_OR_RETURN(folder, MakeStoreFolder(result_.path));
+  }
   const std::string data = in_place ? old_data : result_.path + "/data.mdb";
   INGERO_ASSIGN_OR_RETURN(const StoreLock lock, StoreLock::Take(result_.path, false));
   struct stat before, now;
@@ -202,6 +218,7 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
                          ": holds a store already; name another folder with -o");
 
   const std::string next = data + ".new";
+  Leftover unfinished(next, Leftover::kFile);
   INGERO_ASSIGN_OR_RETURN(writer_, StoreWriter::Create(next));
   const auto write = [&]() -> Status {
     INGERO_RETURN_IF_ERROR(EachOwner(
@@ -209,10 +226,11 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
                             std::span<const BlockRef> blocks) {
           return WriteOwner(table, owner, blocks);
         }));
-    INGERO_RETURN_IF_ERROR(WriteDescription(*reader));
+    INGERO_RETURN_IF_ERROR(result_.copied ? Rewriter::WriteDescription(*reader)
+                                          : WriteDescription(*reader));
     return writer_->Finish();
   };
-  if (Status s = write(); !s.ok()) return std::move(s).In(old_data);
+  INGERO_RETURN_IF_ERROR(write());
   // Whose it was, it stays. Where that can't be had, the caller's is as good.
   if (in_place && (chmod(next.c_str(), before.st_mode & 0777) != 0 ||
                    (geteuid() == 0 &&
@@ -220,6 +238,8 @@ Result<Rewritten> Rewriter::Run(const std::string& path,
   }
   if (rename(next.c_str(), data.c_str()) != 0)
     return CannotWrite(data, errno);
+  unfinished.Keep();
+  folder.Keep();
   if (auto dir = OpenFile(result_.path, O_RDONLY | O_DIRECTORY); dir.ok())
     (void)fsync(dir->get());
   INGERO_ASSIGN_OR_RETURN(const auto written, StoreFile::Open(data));
@@ -358,10 +378,8 @@ class Redacter : public Rewriter {
   Status Rewrite(const TraceReader& reader, const TableSchema& schema,
                  const std::function<void(std::string*)>& change) {
     Rows rows;
-    std::string bytes;
     for (const BlockRef& ref : reader.file().Table(schema.id)) {
-      INGERO_RETURN_IF_ERROR(reader.file().Read(ref, &bytes));
-      INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, schema, &rows));
+      INGERO_RETURN_IF_ERROR(ReadRows(ref, schema, &rows));
       for (std::string& text : rows.texts) change(&text);
       INGERO_RETURN_IF_ERROR(Put(&rows, ref.owner));
     }
@@ -559,9 +577,7 @@ class Pruner : public Rewriter {
       }
     Rows rows;
     for (const BlockRef& ref : reader.file().Table(stream_table::kSchema.id)) {
-      std::string bytes;
-      INGERO_RETURN_IF_ERROR(reader.file().Read(ref, &bytes));
-      INGERO_RETURN_IF_ERROR(DecodeBlock(bytes, stream_table::kSchema, &rows));
+      INGERO_RETURN_IF_ERROR(ReadRows(ref, stream_table::kSchema, &rows));
       using namespace stream_table;
       for (size_t r = 0; r < rows.size(); ++r) {
         uint64_t* row = &rows.values[r * rows.columns()];

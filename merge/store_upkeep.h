@@ -63,11 +63,15 @@ struct Rewritten {
   uint64_t blocks_before = 0, blocks_after = 0;
   uint64_t rows_before = 0, rows_after = 0;
   Interval span_before, span;
-  bool changed = false;  // false: there was nothing to gain, nothing was written
+  // There was nothing to gain or to drop: nothing was written, or with an
+  // output a copy of it.
+  bool copied = false;
+  bool changed = false;  // something was written
 };
 
 // Blocks of few rows are joined, and pages that nothing uses are left out.
-// output: folder of the new store, "" = in the place of the old one.
+// output: folder of the new store, "" = in the place of the old one. Where it
+// fails, nothing of the new one stays.
 Result<Rewritten> CompactStore(const std::string& path,
                                const std::string& output,
                                const UpkeepProgress& progress);

@@ -19,6 +19,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -187,11 +188,17 @@ class _Writer:
     def close(self, whole):
         if self._writer is None:
             return
-        self._writer.close()
-        if whole:
-            os.replace(self._path + ".new", self._path)
-        else:
-            os.unlink(self._path + ".new")
+        writer, self._writer = self._writer, None
+        try:
+            writer.close()
+            if whole:
+                os.replace(self._path + ".new", self._path)
+        except OSError:
+            if whole:
+                raise
+        finally:
+            if os.path.exists(self._path + ".new"):
+                os.unlink(self._path + ".new")
 
 
 def _with_identity(batch, identity, time, offset):
@@ -259,7 +266,6 @@ def export(store, folder, format="parquet", tables=None, ingero="ingero",
                 folder, name, f"host={host}", f"hour={label}",
                 f"{urllib.parse.quote(info['recording'], safe='')}.{format}")
             writer = None
-            whole = False
             try:
                 answer = _Answer(store, sql, ingero)
                 for batch in answer:
@@ -273,12 +279,14 @@ def export(store, folder, format="parquet", tables=None, ingero="ingero",
                     written[name] += batch.num_rows
                     if progress:
                         progress(name, written[name])
-                whole = True
+                if writer is not None:
+                    writer.close(True)
             except OSError as e:
-                raise Error(f"write {path}: {e.strerror or e}") from e
+                raise Error(f"cannot write {path}: {e.strerror or e}; free "
+                            "some space or write elsewhere") from e
             finally:
                 if writer is not None:
-                    writer.close(whole)
+                    writer.close(False)
     return written
 
 
@@ -296,6 +304,10 @@ def main(args=None):
         if sys.stderr.isatty():
             print(f"\r\033[K{name}: {rows:,} rows", end="", file=sys.stderr)
 
+    # Ends as Ctrl-C does: with nothing half written.
+    for number in signal.SIGTERM, signal.SIGHUP:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda n, frame: sys.exit(128 + n))
     try:
         written = export(options.db, options.output, options.format,
                          [t for t in options.tables.split(",") if t] or None,
@@ -310,7 +322,9 @@ def main(args=None):
         print("\r\033[K", end="", file=sys.stderr)
     if not options.quiet:
         tables = [rows for rows in written.values() if rows]
-        print(f"ingero export: wrote {options.output} ({len(tables)} "
+        print("ingero export: nothing was written: no row of what was asked "
+              "for" if not tables else
+              f"ingero export: wrote {options.output} ({len(tables)} "
               f"table{'s' if len(tables) != 1 else ''}, {sum(tables):,} rows)",
               file=sys.stderr)
     return 0

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -50,7 +51,7 @@ class DemoCase(unittest.TestCase):
 
     def demo(self, *args, **env):
         """What it printed, what was planted, and what explain says of it."""
-        done = self.ingero("demo", *args, **env)
+        done = self.ingero("demo", "--keep", *args, **env)
         (folder,) = self.dir.glob("ingero-demo.*")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         planted = json.loads((folder / "planted.json").read_text())
@@ -68,7 +69,17 @@ class DemoCase(unittest.TestCase):
         self.assertIn(f"found {found}" if found else "found no cause", text)
         same = found in [planted["cause"],
                          *[a for a in planted["accepted"].split() if a]]
-        self.assertIn("so the same." if same else "so not the same.", text)
+        said = text[text.index(" so ") + 4:]
+        if not same:
+            self.assertTrue(said.startswith("not the same."), said)
+        elif not found:
+            self.assertTrue(said.startswith("the same: none."), said)
+        else:  # how much of it, in numbers
+            self.assertTrue(said.startswith("the same cause: "), said)
+            share = first[0]["lost_ns"] / planted["cause_lost_ns"]
+            told = re.match(r"the same cause: [^()]* of the [^()]* planted were "
+                            r"found \((>|<)?([\d.]+) %\)", said)
+            self.assertAlmostEqual(float(told[2]) / 100, share, delta=0.011)
         seconds = (planted["end_ns"] - planted["begin_ns"]) / 1e9
         self.assertIn(f" of {seconds:.3g} s", text)
         self.assertIn(str(store), text)
@@ -113,6 +124,12 @@ class DemoTest(DemoCase):
         # The newest there, for all other commands.
         done = self.ingero("explain", "--json", INGERO_DIR=str(own))
         self.assertTrue(json.loads(done.stdout)["feeding"])
+
+    def test_it_leaves_nothing_behind(self):
+        done = self.ingero("demo", "--cuda-only", "healthy")
+        self.assertEqual(os.listdir(self.dir), [])
+        self.assertIn("ingero demo --keep healthy", done.stdout)
+        self.assertNotIn(str(self.dir), done.stdout.split("Planted")[1])
 
     def test_usage(self):
         for args, says in ((["helthy"], "did you mean 'healthy'?"),
@@ -169,9 +186,14 @@ class DemoTest(DemoCase):
                           any(n.startswith("cpu_hog_")
                               for n in self.of_this_demo()))
             p.send_signal(end)
-            p.communicate(timeout=120)
+            err = p.communicate(timeout=120)[1].decode()
             # Over before the signal came: nothing to see here, nor left.
             self.assertIn(p.returncode, (0, 128 + end, -end))
+            if end == signal.SIGINT:
+                self.assertEqual(os.listdir(self.dir), [])
+                if p.returncode != 0:
+                    self.assertIn("stopped; nothing is left behind", err)
+                    self.assertNotIn("exit status", err)
             self.wait_for(lambda: not self.of_this_demo())
 
 

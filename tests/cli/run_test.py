@@ -152,11 +152,21 @@ class RunTest(RunCase):
         self.assertFalse(os.path.exists(f"{self.dir}/it_ran"))
         # It has the right to run, and is no program.
         broken = os.path.join(self.dir, "broken")
-        with open(broken, "w") as f:
-            f.write("#!/no/such/interpreter\n")
-        os.chmod(broken, 0o755)
-        done = self.run_it(broken, status=126)
-        self.assertIn("starting " + broken, done.stderr)
+        for text, says in (
+                ("#!/no/such/interpreter\n", "which is not there"),
+                ("#! /tmp -x\nexit 1\n", "which is no program that can be run"),
+                # What only the kernel finds out: it is being written.
+                ("#!/bin/sh\n", "starting " + broken)):
+            with open(broken, "w") as f:
+                f.write(text)
+                f.flush()
+                os.chmod(broken, 0o755)
+                if "starting" not in says:
+                    f.close()
+                done = self.run_it(broken, status=126)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(broken, done.stderr)
+            self.assertIn(says, done.stderr)
 
     def test_usage(self):
         for args, says in (([], "say what to run"),
@@ -209,6 +219,92 @@ class RunTest(RunCase):
         done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
                            "sleep 3 >/dev/null 2>&1 & sleep 0.7; exit 0")
         self.assertRegex(self.words(done.stderr), r"still runs .*sleep/\d+")
+
+    def test_who_is_dead_does_not_run(self):
+        """A process that nobody has asked how it ended; its parent lives on."""
+        script = os.path.join(self.dir, "zombie.py")
+        with open(script, "w") as f:
+            f.write("import os, subprocess, sys, time\n"
+                    f"subprocess.run([{OPTIONS.program!r}, '--steps', '5'],\n"
+                    "               stdout=subprocess.DEVNULL)\n"
+                    "parent = os.fork()\n"
+                    "if parent > 0:\n"
+                    "    time.sleep(1)\n"
+                    "    print(parent, open(f'/proc/{parent}/task/{parent}/"
+                    "children').read(), flush=True)\n"
+                    "    os._exit(0)\n"
+                    "os.dup2(os.open('/dev/null', os.O_WRONLY), 2)\n"
+                    "if os.fork() == 0:\n"
+                    "    time.sleep(0.5)\n"
+                    "    os._exit(0)\n"
+                    "os.dup2(2, 1)\n"
+                    "time.sleep(8)\n")
+        done = self.run_it(sys.executable, script)
+        alive, dead = done.stdout.split()[-2:]
+        runs = self.words(done.stderr).split("still runs ")[1].split(";")[0]
+        self.assertIn("/" + alive, runs)
+        self.assertNotIn("/" + dead, runs)
+
+    def test_two_at_a_time_are_told_apart(self):
+        """Each tells of its own program, and that there was another."""
+        ready = os.path.join(self.dir, "ready")
+        first = self.start(
+            OPTIONS.ingero, "run", "--cuda-only", "sh", "-c",
+            f"touch {ready}; while [ -e {ready} ]; do "
+            f"{OPTIONS.program} --steps 5; done",
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not os.path.exists(ready):
+            self.assertIsNone(first.poll())
+            time.sleep(0.02)
+        second = self.run_it(OPTIONS.program, "--steps", "40")
+        os.unlink(ready)
+        out, err = first.communicate(timeout=60)
+        theirs = re.findall(r"pid (\d+), \d+ ", out)
+        (own,) = re.findall(r"pid (\d+), \d+ ", second.stdout)
+        for text, pids, others in ((second.stderr, [own], theirs),
+                                   (err, theirs, [own])):
+            text = self.words(text)
+            answer = text[text.index("another program was recorded beside"):]
+            verdict = answer[answer.index("Verdict"):]
+            for pid in pids:
+                self.assertIn(f"starved_loader/{pid} (", text)
+            for pid in others:
+                self.assertNotIn(pid, verdict)
+        # All of it is in the store.
+        self.assertLessEqual({int(own), *map(int, theirs)},
+                             {f["process"]["pid"]
+                              for f in self.report()["feeding"]})
+
+    def test_a_folder_that_cannot_be_written(self):
+        """The true reason, before the program runs."""
+        if os.geteuid() != 0:
+            self.skipTest("as root it can be had without another user's files")
+        os.mkdir(self.trace, 0o500)
+        os.chown(self.trace, NOBODY, NOBODY)
+        drop = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY),
+                "--clear-groups"]
+        ran = os.path.join(self.dir, "it_ran")
+        done = self.ingero("run", "--cuda-only", "touch", ran, before=drop,
+                           status=1)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(f"cannot write {self.trace}: Permission denied",
+                      done.stderr)
+        self.assertFalse(os.path.exists(ran))
+
+    def test_a_folder_that_is_gone_at_the_end(self):
+        done = self.run_it("sh", "-c", f"rm -r {self.trace}; "
+                           f"{OPTIONS.program} --steps 5")
+        self.assertNotIn("the program made no CUDA call", done.stderr)
+        done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 5; "
+                           f"rm -r {self.trace}")
+        self.assertNotIn("made no CUDA call", done.stderr)
+        self.assertIn(f"nothing was recorded: cannot write {self.trace}: No "
+                      "such file", done.stderr)
+
+    def test_a_shim_that_was_told_to_rest(self):
+        done = self.run_it(OPTIONS.program, "--steps", "5", INGERO_DISABLE="1")
+        self.assertIn("nothing was recorded: INGERO_DISABLE is set",
+                      done.stderr)
 
     def test_a_signal_sent_to_it_reaches_the_program(self):
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
@@ -388,6 +484,23 @@ class CompanionTest(RunCase):
              f"<$p/environ 2>/dev/null | grep -q 'INGERO_DIR={self.trace} ' "
              f"&& echo pid=${{p#/proc/}}; done"], capture_output=True,
             text=True).stdout)[1]), signal.SIGTERM)
+
+    def test_why_it_cannot_record_names_the_file(self):
+        os.makedirs(self.trace + "/ingero-kprobe.lock")
+        done = self.ingero("run", OPTIONS.program, "--steps", "5")
+        self.assertIn("only CUDA calls are recorded", done.stderr)
+        self.assertIn(self.trace + "/ingero-kprobe.lock", done.stderr)
+
+    def test_a_program_that_is_not_begun_leaves_no_report(self):
+        broken = os.path.join(self.dir, "broken")
+        with open(broken, "w") as f:
+            f.write("#!/bin/sh\n")
+            f.flush()
+            os.chmod(broken, 0o755)
+            done = self.ingero("run", broken, status=126)
+        self.assertNotIn("Verdict", done.stderr)
+        self.assertNotIn("recorded ", done.stderr)
+        self.assertFalse(self.companions())
 
     def test_one_that_records_already_is_used(self):
         ready = os.path.join(self.dir, "ready")

@@ -100,6 +100,51 @@ TEST_F(StoreCommand, CompactingChangesNoAnswer) {
   EXPECT_NE(again.out.find("Nothing to gain"), std::string::npos) << again.out;
 }
 
+// Whoever names an output gets one, or is told why not.
+TEST_F(StoreCommand, WithNothingToDoAnOutputIsACopy) {
+  const auto answer = [&](const std::string& store) {
+    Json a = JsonOf({"explain", "--json", "--db", store});
+    a.erase("store");
+    a["trace"].erase("store");
+    return a["findings"][0]["claim"].dump() + a["feeding"].dump() +
+           a["trace"]["missing"].dump();
+  };
+  for (const Args& args :
+       {Args{"store", "compact", store_, "-o", store_ + ".compact"},
+        Args{"store", "prune", store_, "--keep", "100h", "-o",
+             store_ + ".prune"}}) {
+    const Outcome o = RunIt(args);
+    EXPECT_EQ(o.status, kDone) << o.err;
+    EXPECT_NE(o.out.find("Nothing to "), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("is a copy of it"), std::string::npos) << o.out;
+    EXPECT_EQ(RunIt({"store", "check", args.back()}).status, kDone);
+    EXPECT_EQ(answer(args.back()), answer(store_));
+  }
+}
+
+TEST_F(StoreCommand, EveryCommandThatReadsAStoreTakesDb) {
+  for (const Args& args :
+       {Args{"explain"}, Args{"stats"}, Args{"timeline", "--tid", "1"},
+        Args{"query", "SELECT 1"}, Args{"dump", "--table", "facts"},
+        Args{"report", "-o", dir_ / "r.html"},
+        Args{"export", "--format", "folded", "-o", dir_ / "f"},
+        Args{"share", "-o", dir_ / "shared"}, Args{"store", "info"},
+        Args{"store", "check"},
+        Args{"store", "compact", "-o", dir_ / "compact"},
+        Args{"store", "prune", "--keep", "1s", "-o", dir_ / "prune"}}) {
+    Args with = args;
+    with.insert(with.end(), {"--db", store_});
+    const Outcome o = RunIt(with);
+    // What is wrong, if anything is, is not the option.
+    EXPECT_NE(o.status, kUsage) << args[0] << ": " << o.err;
+    EXPECT_EQ(o.err.find("--db"), std::string::npos)
+        << args[0] << ": " << o.err;
+    if (args[0] != "timeline") {
+      EXPECT_EQ(o.status, kDone) << args[0] << ": " << o.err;
+    }
+  }
+}
+
 TEST_F(StoreCommand, InfoAddsUp) {
   const Json info = JsonOf({"store", "info", store_, "--json"});
   uint64_t bytes = info["other_bytes"].get<uint64_t>();
