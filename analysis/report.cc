@@ -1181,14 +1181,21 @@ class Builder {
   void WhereCodeWas() {
     if (source_.code_lines().empty()) return;
     for (const Work& w : work_) {
-      std::vector<CodeTally> tallies(Rules().size());
+      // By rule: of Python, then of native code.
+      std::vector<CodeTally> tallies(2 * Rules().size());
       for (const Interval& window : CodeWindows())
         CountCode(w, window, &tallies);
       const uint32_t pid = report_.processes[w.facts.process].pid;
       for (Finding& f : report_.findings) {
         if (f.pid != pid || f.context) continue;
-        for (size_t r = 0; r < tallies.size(); ++r)
-          if (f.cause == Rules()[r]->cause) NameLines(tallies[r], &f);
+        for (size_t r = 0; r < Rules().size(); ++r) {
+          if (f.cause != Rules()[r]->cause) continue;
+          const CodeTally& native = tallies[Rules().size() + r];
+          f.code_samples = tallies[r].samples;
+          f.code = NameLines(tallies[r]);
+          f.native_samples = native.samples;
+          f.native = NameFiles(native);
+        }
       }
     }
   }
@@ -1244,16 +1251,44 @@ class Builder {
             rules.insert(cell.rule);
         }
         for (const size_t r : rules) {
-          ++(*tallies)[r].samples;
-          ++(*tallies)[r].lines[s.line][s.innermost];
+          CodeTally& tally =
+              (*tallies)[r + (s.native ? Rules().size() : 0)];
+          ++tally.samples;
+          ++tally.lines[s.line][s.innermost];
         }
       }
     }
   }
 
-  void NameLines(const CodeTally& tally, Finding* f) const {
-    f->code_samples = tally.samples;
-    if (tally.samples < kLeastCodeSamples) return;
+  // Of native code: files, and in which function of each most of it was.
+  std::vector<CodeAt> NameFiles(const CodeTally& tally) const {
+    std::vector<CodeAt> named;
+    if (tally.samples < kLeastCodeSamples) return named;
+    const std::vector<CodeLine>& lines = source_.code_lines();
+    std::map<std::string, CodeAt> files;
+    std::map<std::string, uint64_t> most;
+    for (const auto& [line, innermost] : tally.lines) {
+      uint64_t count = 0;
+      for (const auto& [inner, samples] : innermost) count += samples;
+      CodeAt& at = files[lines[line].file];
+      at.file = lines[line].file;
+      at.samples += count;
+      if (count <= most[at.file]) continue;
+      most[at.file] = count;
+      at.function = lines[line].function;
+    }
+    for (auto& [file, at] : files) {
+      at.share = static_cast<double>(at.samples) /
+                 static_cast<double>(tally.samples);
+      if (most[file] * 2 < at.samples) at.function.clear();
+      if (at.share >= kLeastCodeShare) named.push_back(std::move(at));
+    }
+    return MostFirst(std::move(named));
+  }
+
+  std::vector<CodeAt> NameLines(const CodeTally& tally) const {
+    std::vector<CodeAt> named;
+    if (tally.samples < kLeastCodeSamples) return named;
     const std::vector<CodeLine>& lines = source_.code_lines();
     for (const auto& [line, innermost] : tally.lines) {
       CodeAt at;
@@ -1273,13 +1308,18 @@ class Builder {
       if (within != line && most * 2 > at.samples)
         at.within = CodeName(lines[within].file, lines[within].line,
                              lines[within].function);
-      if (at.share >= kLeastCodeShare) f->code.push_back(std::move(at));
+      if (at.share >= kLeastCodeShare) named.push_back(std::move(at));
     }
-    std::stable_sort(f->code.begin(), f->code.end(),
+    return MostFirst(std::move(named));
+  }
+
+  static std::vector<CodeAt> MostFirst(std::vector<CodeAt> named) {
+    std::stable_sort(named.begin(), named.end(),
                      [](const CodeAt& a, const CodeAt& b) {
                        return a.samples > b.samples;
                      });
-    if (f->code.size() > kMostCodeLines) f->code.resize(kMostCodeLines);
+    if (named.size() > kMostCodeLines) named.resize(kMostCodeLines);
+    return named;
   }
 
   void CommonEvidence(const Tally& t, Interval window, Finding* f) const {
@@ -1612,6 +1652,16 @@ std::string CodeText(const Finding& finding) {
     if (first) text += " of " + FormatCount(finding.code_samples) + " samples";
     if (!at.within.empty()) text += ", mostly within " + at.within;
     text += ")";
+  }
+  bool first = true;
+  for (const CodeAt& at : finding.native) {
+    text += (!first ? "; " : text.empty() ? "native code: " : "; native code: ") +
+            CodeName(at.file, 0, at.function) + " (" + FormatPercent(at.share);
+    if (first)
+      text += " of " + FormatCount(finding.native_samples) +
+              " samples on a CPU";
+    text += ")";
+    first = false;
   }
   return text;
 }

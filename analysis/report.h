@@ -82,6 +82,9 @@ struct Finding {
   // Of threads whose time this is, while it was: most first, a few.
   std::vector<CodeAt> code;
   uint64_t code_samples = 0;  // in all
+  // Functions of native code, likewise, of the samples on a CPU; line = 0.
+  std::vector<CodeAt> native;
+  uint64_t native_samples = 0;
   Confidence confidence = Confidence::kMedium;
   std::string coverage;  // "complete", or what is missing
   // A fact to know beside the causes: no time is attributed to it.

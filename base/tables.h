@@ -204,7 +204,7 @@ inline constexpr TableSchema kSchema{7, "code_read", kColumns, false};
 // On disk: append.
 enum class CodeKind : uint8_t {
   kPython = 1,
-  kNative = 2,  // not written yet
+  kNative = 2,  // the instruction of a running thread; place = innermost
 };
 
 // What the thread did, as /proc said at that moment. On disk: append.

@@ -302,10 +302,11 @@ void Session::StopSampler() {
   const code_sampler::SamplerSummary summary = sampler_->Stop();
   sampler_.reset();
   for (const std::string& problem : summary.problems) Say(problem);
-  if (summary.processes == 0 && summary.problems.empty())
+  if (summary.processes == 0 && summary.native == 0 &&
+      summary.problems.empty())
     Say(options_.program.empty()
-            ? "--where: no program that was recorded ran Python"
-            : "--where: no process of the program ran Python");
+            ? "--where: no program that was recorded ran"
+            : "--where: no process of the program was seen running");
   else if (summary.least_hz * 2 < options_.where_hz)
     Say(fmt::format("--where: down to {} looks a second of the {} asked for, so "
                     "that looking takes no more than {:.0f} % of a CPU",

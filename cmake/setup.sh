@@ -26,6 +26,7 @@ packages=(
   ca-certificates
   libbenchmark-dev
   libbpf-dev
+  libelf-dev
   libcli11-dev
   libconcurrentqueue-dev
   libcpp-httplib-dev

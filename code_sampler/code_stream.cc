@@ -26,7 +26,7 @@ Result<std::unique_ptr<CodeStream>> CodeStream::Create(const std::string& dir) {
   const std::string name = "code-" + std::to_string(HostNowNs()) + "-" +
                            std::to_string(getpid()) + ".ingero";
   INGERO_ASSIGN_OR_RETURN(
-      Fd file, OpenFileAt(folder.get(), name,
+      Fd file, OpenFileAt(folder.get(), dir, name,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
   struct stat st;
   if (geteuid() == 0 && fstat(folder.get(), &st) == 0 &&

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -28,6 +29,8 @@ constexpr size_t kMostRows = 4096;
 // A process may load Python, or execute one, later; and maps cost time.
 constexpr int64_t kFirstRetryNs = 300'000'000, kLastRetryNs = 10 * kSecondNs;
 constexpr size_t kMostProblems = 8;
+// In place of a file: what a compiler within the process has made.
+constexpr const char* kMadeAtRunTime = "[code made at run time]";
 // Of a process: those of further threads are opened each time.
 constexpr size_t kMostOpenStats = 16;
 
@@ -75,6 +78,8 @@ struct Sampler::Process {
   int64_t look_again = 0, retry = kFirstRetryNs;  // while there is none
   bool read = false;
   bool given_up = false;
+  bool native_given_up = false;
+  std::unique_ptr<NativeNames> names;
   std::map<uint32_t, Fd> stats;  // by tid
   CodeState State(uint32_t tid);
 };
@@ -99,8 +104,9 @@ CodeState Sampler::Process::State(uint32_t tid) {
 }
 
 Sampler::Sampler(std::unique_ptr<CodeStream> stream, unsigned hz)
-    : stream_(std::move(stream)), hz_(std::clamp(hz, 1u, kMostHz)) {
-  samples_.schema = &code_read_table::kSchema;
+    : stream_(std::move(stream)),
+      hz_(std::clamp(hz, 1u, kMostHz)),
+      native_(hz_) {
   place_rows_.schema = &code_place_table::kSchema;
   summary_.least_hz = hz_;
 }
@@ -139,22 +145,30 @@ void Sampler::TakeOver(std::vector<Watched> processes) {
   std::erase_if(processes_, [&](const auto& entry) {
     return !std::binary_search(processes.begin(), processes.end(), entry.first);
   });
+  bool more = false;
   for (const Watched& w : processes)
-    if (!processes_.contains(w))
+    if (!processes_.contains(w)) {
       processes_.emplace(w, std::make_unique<Process>(w));
+      more = true;
+    }
+  if (more) FollowNative();
 }
 
 void Sampler::Problem(Process* process, const std::string& why) {
   process->given_up = true;
   process->python.reset();
   ++processes_untold_;
+  Say(*process, why);
+}
+
+void Sampler::Say(const Process& process, const std::string& why) {
   if (std::find(said_.begin(), said_.end(), why) != said_.end() ||
       summary_.problems.size() >= kMostProblems)
     return;
   said_.push_back(why);
   summary_.problems.push_back(fmt::format(
-      "{}/{}: {}", SanitizeForTerminal(process->watched.name, 64),
-      process->watched.pid, why));
+      "{}/{}: {}", SanitizeForTerminal(process.watched.name, 64),
+      process.watched.pid, why));
 }
 
 void Sampler::Open(Process* process, int64_t now) {
@@ -219,15 +233,47 @@ void Sampler::LookAt(Process* process, int64_t now) {
   summary_.partial += counts.partial;
   dropped_untold_ += counts.dropped;
   for (const ThreadPlace& place : found_) {
-    const uint64_t row[] = {t,
-                            process->watched.pid,
-                            place.tid,
-                            place.place,
-                            place.innermost,
-                            static_cast<uint64_t>(CodeKind::kPython),
-                            static_cast<uint64_t>(process->State(place.tid))};
-    static_assert(std::size(row) == code_read_table::kCount);
-    samples_.Append(row);
+    samples_.push_back({t, process->watched.pid, place.tid, place.place,
+                        place.innermost, CodeKind::kPython,
+                        process->State(place.tid)});
+  }
+}
+
+void Sampler::FollowNative() {
+  for (const auto& [watched, process] : processes_) {
+    if (process->native_given_up) continue;
+    const std::string why = native_.Follow(watched.pid);
+    if (why.empty()) continue;
+    process->native_given_up = true;
+    Say(*process, why);
+  }
+}
+
+void Sampler::DrainNative() {
+  drained_.clear();
+  native_.Drain(&drained_);
+  dropped_untold_ += native_.TakeLost();
+  if (drained_.empty()) return;
+  std::map<uint32_t, Process*> by_pid;
+  for (const auto& [watched, process] : processes_)
+    by_pid[watched.pid] = process.get();
+  for (const NativeSample& s : drained_) {
+    const auto it = by_pid.find(s.pid);
+    if (it == by_pid.end()) continue;  // it has ended
+    Process& process = *it->second;
+    if (process.names == nullptr)
+      process.names = std::make_unique<NativeNames>(s.pid, &files_);
+    const NativeName name = process.names->At(s.ip);
+    const uint32_t place = places_.IdOf(
+        {name.file.empty() ? kMadeAtRunTime : name.file, name.function, 0,
+         false});
+    if (place == 0) {
+      ++dropped_untold_;
+      continue;
+    }
+    ++summary_.native;
+    samples_.push_back({static_cast<uint64_t>(s.t_ns), s.pid, s.tid, place,
+                        place, CodeKind::kNative, CodeState::kRunning});
   }
 }
 
@@ -243,7 +289,24 @@ void Sampler::Flush(int64_t now) {
     if (place_rows_.size() >= kMostRows / 8) stream_->Write(&place_rows_);
   }
   stream_->Write(&place_rows_);
-  stream_->Write(&samples_);
+  // What ran natively is told later than it was. All of this drain is older
+  // than all of the next.
+  std::stable_sort(
+      samples_.begin(), samples_.end(),
+      [](const Sample& a, const Sample& b) { return a.t < b.t; });
+  Rows rows;
+  rows.schema = &code_read_table::kSchema;
+  for (const Sample& s : samples_) {
+    const uint64_t row[] = {s.t,         s.pid,
+                            s.tid,       s.place,
+                            s.innermost, static_cast<uint64_t>(s.kind),
+                            static_cast<uint64_t>(s.state)};
+    static_assert(std::size(row) == code_read_table::kCount);
+    rows.Append(row);
+    if (rows.size() >= kMostRows) stream_->Write(&rows);
+  }
+  stream_->Write(&rows);
+  samples_.clear();
   Rows losses;
   losses.schema = &loss_table::kSchema;
   const auto lose = [&](uint64_t loss, uint64_t* count) {
@@ -286,6 +349,9 @@ void Sampler::Run() {
     const int64_t begin = mono(), cpu = ThreadCpuNs();
     for (const auto& [watched, process] : processes_)
       LookAt(process.get(), begin);
+    const int64_t looked = ThreadCpuNs();
+    // Symbols of a large library take a second, once: no part of a look.
+    DrainNative();
     if (const int64_t now = mono();
         now - flushed_ >= kFlushNs || samples_.size() >= kMostRows) {
       if (paused >= kFlushNs / 2)
@@ -294,9 +360,10 @@ void Sampler::Run() {
             static_cast<unsigned>(int64_t{hz_} * asked / paused));
       asked = paused = 0;
       Flush(now);
+      FollowNative();
     }
     const auto least = static_cast<int64_t>(
-        static_cast<double>(ThreadCpuNs() - cpu) / kMostOfOneCpu);
+        static_cast<double>(looked - cpu) / kMostOfOneCpu);
     const int64_t pause = std::max(period, least);
     asked += period;
     paused += pause;
@@ -307,6 +374,7 @@ void Sampler::Run() {
                       [this] { return stop_; });
   }
   lock.unlock();
+  DrainNative();
   Flush(mono());
 }
 

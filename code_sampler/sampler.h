@@ -24,8 +24,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/tables.h"
 #include "base/units.h"
 #include "code_sampler/code_stream.h"
+#include "code_sampler/native_names.h"
+#include "code_sampler/native_threads.h"
 #include "code_sampler/python_process.h"
 
 namespace ingero::code_sampler {
@@ -49,6 +52,7 @@ struct Watched {
 struct SamplerSummary {
   uint64_t processes = 0;  // that were read
   uint64_t samples = 0, dropped = 0, partial = 0;
+  uint64_t native = 0;  // samples of native functions
   Ns cpu;              // that it took
   unsigned least_hz = 0;  // looks a second, where its own bound held it back
   std::vector<std::string> problems;  // why processes were not read, each once
@@ -70,7 +74,10 @@ class Sampler {
   void TakeOver(std::vector<Watched> processes);
   void Open(Process* process, int64_t now);
   void LookAt(Process* process, int64_t now);
+  void FollowNative();
+  void DrainNative();
   void Problem(Process* process, const std::string& why);
+  void Say(const Process& process, const std::string& why);
   void Flush(int64_t now);
 
   const std::unique_ptr<CodeStream> stream_;
@@ -85,7 +92,17 @@ class Sampler {
   Places places_;
   size_t places_written_ = 0;
   std::vector<ThreadPlace> found_;
-  Rows samples_, place_rows_;
+  struct Sample {
+    uint64_t t;
+    uint32_t pid, tid, place, innermost;
+    CodeKind kind;
+    CodeState state;
+  };
+  std::vector<Sample> samples_;  // since the last flush
+  Rows place_rows_;
+  NativeThreads native_;
+  NativeFiles files_;
+  std::vector<NativeSample> drained_;
   SamplerSummary summary_;
   uint64_t dropped_untold_ = 0, processes_untold_ = 0;
   int64_t flushed_ = 0;

@@ -324,6 +324,12 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
                     {"samples", at.samples},
                     {"share", Number(at.share)},
                     {"within", at.within}});
+  Json native = Array();
+  for (const analysis::CodeAt& at : f.native)
+    native.push_back({{"file", at.file},
+                      {"function", at.function},
+                      {"samples", at.samples},
+                      {"share", Number(at.share)}});
   for (const analysis::Recommendation& r : f.recommendations)
     recommendations.push_back({{"text", r.text}, {"gain_ns", r.gain.value}});
   return {{"id", f.id},
@@ -342,6 +348,8 @@ Json ToJson(const Report& report, const analysis::Finding& f) {
           {"symptoms", f.symptoms},
           {"code", code},
           {"code_samples", f.code_samples},
+          {"native", native},
+          {"native_samples", f.native_samples},
           {"confidence", Name(f.confidence)},
           {"coverage", f.coverage}};
 }

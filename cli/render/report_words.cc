@@ -213,14 +213,14 @@ std::vector<LabeledFact> ReportWords::Facts() const {
   list.push_back({"Cost", Cost()});
   if (facts.code_hz > 0)
     list.push_back(
-        {"Code", fmt::format("where Python code was: {}, at most {} a second "
+        {"Code", fmt::format("where code was: {}, at most {} a second "
                              "and thread; taking them ran for {}",
                              FormatCounted(facts.code_samples, "sample",
                                            "samples"),
                              facts.code_hz, FormatDuration(facts.code_cost))});
   else if (facts.switches > 0 || facts.tracing_cost > Ns(0))
     list.push_back(
-        {"Code", "not sampled: `ingero run --where` names lines of Python"});
+        {"Code", "not sampled: `ingero run --where` names its lines"});
   return list;
 }
 

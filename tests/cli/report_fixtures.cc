@@ -184,6 +184,10 @@ Report Oversubscribed() {
       {"Use num_workers=3 or give the job more CPUs.", Ms(18'910)},
       {"Keep workers alive between epochs (persistent_workers=True).", Ns(0)}};
   found.symptoms = {"cudaStreamSynchronize p99 225 us against p50 25 us"};
+  found.native_samples = 290;
+  found.native = {{"/usr/lib/libjpeg.so.8", "jpeg_fill_bit_buffer", 0, 116,
+                   0.4, ""},
+                  {"/usr/lib/libtorch_cpu.so", "", 0, 58, 0.2, ""}};
   found.code_samples = 310;
   found.code = {{"/home/me/project/train.py", "train_step", 214, 192, 0.62, ""},
                 {"/home/me/project/data.py", "Photos.__getitem__", 41, 65, 0.21,
@@ -376,6 +380,10 @@ Report Hostile() {
   r.findings[0].culprits[1].name = bidi;
   r.findings[0].timeline[0].text = endless + escape;
   r.findings[0].symptoms = {endless};
+  r.findings[0].native[0].file = "/x/" + escape;
+  r.findings[0].native[0].function = endless;
+  r.findings[0].native[1].file = bidi;
+  r.findings[0].native[1].function = broken;
   r.findings[0].code[0].file = "/x/" + escape;
   r.findings[0].code[0].function = endless;
   r.findings[0].code[1].file = broken;

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program on the simulated CUDA for where_test.py, with one planted reason
-why the GPU waits: where_program.py LIBCUDART host|sync|loader SECONDS. Its
+why the GPU waits: where_program.py LIBCUDART host|sync|loader|native SECONDS. Its
 lines are found by their comments."""
 
 import ctypes
 import multiprocessing
+import random
 import sys
 import time
+import zlib
 
 WORK_BYTES = 1 << 20
 
@@ -41,6 +43,10 @@ def augment_fast(n):
     return n * n  # a control: hardly any time
 
 
+def compress(data):
+    return zlib.compress(data, 9)  # planted: native
+
+
 class Dataset:
 
     def __getitem__(self, index):
@@ -65,6 +71,7 @@ def main():
         process = multiprocessing.get_context("fork").Process(
             target=worker, args=(far,), daemon=True)
         process.start()
+    data = random.Random(0).randbytes(50_000) * 4
     gpu = Gpu(sys.argv[1])
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -73,6 +80,8 @@ def main():
         augment_fast(3)
         if mode == "host":
             augment(60_000)
+        elif mode == "native":
+            compress(data)
         elif mode == "sync":
             for _ in range(20):
                 gpu.item()

@@ -101,7 +101,7 @@ class WhereTest(Case):
         self.assertIn(said, " ".join(words.split()))
         self.assertIn(said.replace("_", "\\_"),
                       self.ingero("explain", "--format", "markdown").stdout)
-        self.assertIn("Code where Python code was: ", text)
+        self.assertIn("Code where code was: ", text)
 
     def test_rows_can_be_asked_and_dumped(self):
         self.record("sync", "--cuda-only", "--where=100")
@@ -149,9 +149,9 @@ class WhereTest(Case):
         self.assertIn("Code not sampled: `ingero run --where`", text)
         self.assertNotIn("at where_program.py", text)
 
-    def test_what_is_no_python_is_said_once(self):
+    def test_that_nothing_ran_is_said_once(self):
         done = self.ingero("run", "--cuda-only", "--where", "sleep", "1")
-        self.assertIn("--where: no process of the program ran Python",
+        self.assertIn("--where: no process of the program was seen running",
                       done.stderr)
         self.assertIn("nothing was recorded", done.stderr)
 
@@ -174,6 +174,20 @@ class BothTest(Case):
         self.assertGreater(share, 0.7, finding["code"])
         self.assertTrue(all(c["function"] != "augment_fast"
                             for c in finding["code"]))
+
+    def test_native_code_names_its_function(self):
+        done = self.record("native", "--where=100")
+        if "native functions cannot be sampled" in done.stderr:
+            self.skipTest(done.stderr.strip().splitlines()[0])
+        finding = self.finding("host-bound")
+        self.assertEqual(finding["code"][0]["line"],
+                         line_of("planted: native"))
+        self.assertGreaterEqual(finding["native_samples"], 10)
+        share = sum(n["share"] for n in finding["native"]
+                    if "libz" in n["file"])
+        self.assertGreater(share, 0.5, finding["native"])
+        self.assertIn("native code: libz", " ".join(
+            self.ingero("explain").stdout.split()))
 
     def test_a_worker_names_its_line(self):
         _, finding = self.sampled("loader", "loader-cpu-bound")

@@ -180,7 +180,7 @@ TEST(Coverage, AWorkerThatMadeNoCallIsNoAlarm) {
   auto merged = MergeDir(dir);
   ASSERT_TRUE(merged.ok());
   auto coverage = CoverageOf(merged->store_path);
-  EXPECT_NE(coverage[11].not_recorded.find("made no CUDA call; its libraries "
+  EXPECT_NE(coverage[11].not_recorded.find("no CUDA call was made; the libraries "
                                            "are those of python3/10"),
             std::string::npos)
       << coverage[11].not_recorded;
