@@ -27,8 +27,9 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                    " was running for " + context.Lost(tally) +
                    " between pieces of GPU work.";
   Recommend(finding,
-            "Profile the host side of the loop (py-spy, perf) and move work "
-            "off this thread or behind the launches of the next step.",
+            "Find the lines that take it (`ingero run --where`, py-spy, perf) "
+            "and move that work off this thread or behind the launches of the "
+            "next step.",
             tally.known);
 }
 
