@@ -46,6 +46,10 @@
 #include "merge/cuda_stream.h"
 #include "tests/preload/nvtx_stand_in.h"
 
+#ifdef BENCH_LTTNG
+#include "bench/lttng_calls.h"
+#endif
+
 #ifdef BENCH_OBJECT
 #include <bpf/libbpf.h>
 
@@ -249,19 +253,23 @@ void ShimOtherModule(benchmark::State& state) {
   blocks.variant = [](int n) { from_other_module(cudaMemcpyAsync, n); };
   Rounds(state, blocks);
 }
-// As Shim5, while another thread makes the same calls.
-void ShimTwoThreads(benchmark::State& state) {
+// As Shim5, while other threads make the same calls: so many in all.
+void ShimThreads(benchmark::State& state) {
   std::atomic<bool> stop{false};
-  uint64_t made = 0;
-  std::thread other([&] {
-    while (!stop.load(std::memory_order_relaxed)) {
-      Plain([] { return Do(cudaMemcpyAsync); }, kBlock);
-      made += kBlock;
-    }
-  });
+  std::atomic<uint64_t> made{0};
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < state.range(0); ++i)
+    others.emplace_back([&] {
+      uint64_t mine = 0;
+      while (!stop.load(std::memory_order_relaxed)) {
+        Plain([] { return Do(cudaMemcpyAsync); }, kBlock);
+        mine += kBlock;
+      }
+      made += mine;
+    });
   Rounds(state, Compare(bare_5, cudaMemcpyAsync, 1));
   stop = true;
-  other.join();
+  for (std::thread& other : others) other.join();
   g_expected += made;
 }
 // The other ways that one might take.
@@ -304,6 +312,28 @@ void ConcurrentQueue(benchmark::State& state) {
   };
   Rounds(state, blocks);
 }
+
+#ifdef BENCH_LTTNG
+void LttngUst(benchmark::State& state) {
+  // A session takes notice of this process on a thread of its own.
+  for (int i = 0; i < 100 && !lttng_enabled(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (!lttng_enabled()) {
+    state.SkipWithError("no LTTng session records it (shim_bench_lttng.sh)");
+    return;
+  }
+  Blocks blocks = Compare(bare_5, bare_5, 0);
+  blocks.variant = [](int n) {
+    for (int i = 0; i < n; ++i) {
+      lttng_begin(g_device, g_host, 64, 1);
+      const int result = Do(bare_5);
+      benchmark::DoNotOptimize(result);
+      lttng_end(result);
+    }
+  };
+  Rounds(state, blocks);
+}
+#endif
 
 #ifdef BENCH_OBJECT
 void UprobeUretprobe(benchmark::State& state) {
@@ -369,12 +399,15 @@ VARIANT(Shim5);
 VARIANT(Shim11);
 VARIANT(ShimNested);
 VARIANT(ShimLibrary);
-VARIANT(ShimTwoThreads);
+VARIANT(ShimThreads)->Arg(2)->Arg(4);
 VARIANT(ShimOtherModule);
 VARIANT(ShimLeftOut);
 VARIANT(PltOnly);
 VARIANT(ClockGettimePair);
 VARIANT(ConcurrentQueue);
+#ifdef BENCH_LTTNG
+VARIANT(LttngUst);
+#endif
 #ifdef BENCH_OBJECT
 BENCHMARK(UprobeUretprobe)->UseManualTime()->Iterations(500);
 #endif
