@@ -146,28 +146,35 @@ class TruthTest(unittest.TestCase):
     def test_every_sample_is_a_line_that_the_program_can_be_at(self):
         for version, python in supported().items():
             with self.subTest(version=version), Changing(python) as program:
-                samples, (threads, dropped, partial, cpu_ns) = look(
-                    program.pid, 4000, 200)
-                wrong = [s for s in samples for place in s[1:]
-                         if not self.can_be_at(place, program.lines)]
-                self.assertEqual(wrong[:5], [])
-                self.assertEqual(len(samples) + dropped, threads)
-                self.assertGreater(len(samples), threads // 2)
-                # Several kinds of code were met: threads that wait for the
-                # GIL stay where they are.
-                seen = {re.sub(r"\d+", "N", s[1][1]) for s in samples}
-                self.assertGreaterEqual(
-                    len(seen & {"numbers", "leaf", "deep", "made_N", "make",
-                                "Thing.method", "of_package"}), 3, seen)
-                # Of a package's code its user is told.
-                users = {s[1][1] for s in samples if s[2][1] == "down"}
-                self.assertLessEqual(users, {"of_package"})
-                tasks = {s[0] for s in samples}
-                self.assertIn(program.pid, tasks)
-                self.assertEqual(len(tasks), 4)
+                # Several kinds of code are to be met: threads that wait for
+                # the GIL stay where they are, for how long is chance.
+                seen = set()
+                for _ in range(20):
+                    samples, (threads, dropped, partial, cpu_ns) = look(
+                        program.pid, 4000, 200)
+                    self.check(samples, threads, dropped, program)
+                    seen |= {re.sub(r"\d+", "N", s[1][1]) for s in samples}
+                    if len(seen & {"numbers", "leaf", "deep", "made_N", "make",
+                                   "Thing.method", "of_package"}) >= 3:
+                        break
+                else:
+                    self.fail(f"few kinds of code were met: {seen}")
                 print(f"{version}: {len(samples)} samples, {dropped} dropped, "
                       f"{partial} of callers only, "
                       f"{cpu_ns / 1000 / max(1, threads):.1f} us each")
+
+    def check(self, samples, threads, dropped, program):
+        wrong = [s for s in samples for place in s[1:]
+                 if not self.can_be_at(place, program.lines)]
+        self.assertEqual(wrong[:5], [])
+        self.assertEqual(len(samples) + dropped, threads)
+        self.assertGreater(len(samples), threads // 2)
+        # Of a package's code its user is told.
+        users = {s[1][1] for s in samples if s[2][1] == "down"}
+        self.assertLessEqual(users, {"of_package"})
+        tasks = {s[0] for s in samples}
+        self.assertIn(program.pid, tasks)
+        self.assertEqual(len(tasks), 4)
 
     def test_a_child_of_a_fork_has_its_own_thread_number(self):
         for version, python in supported().items():
@@ -192,7 +199,8 @@ class TruthTest(unittest.TestCase):
                     status = dict(line.split(":", 1) for line in file)
                 states.add(status["State"].split()[0])
                 self.assertEqual(status["TracerPid"].strip(), "0")
-            self.assertLessEqual(states, {"R", "S"})
+            # D: its own faults, where the disk is busy.
+            self.assertLessEqual(states, {"R", "S", "D"})
 
     def test_damaged_memory_ends_in_no_crash(self):
         for version, python in supported().items():
