@@ -144,6 +144,8 @@ class Session {
   void PrintProcesses(const merge::TraceReader& trace) const;
   // Whether it is for certain none of the program's.
   bool Foreign(uint32_t pid, Ns first_call) const;
+  // Of processes that recorded calls, by pid: as they told.
+  std::map<uint32_t, uint32_t> parents_;
 
   const RecordingOptions& options_;
   const Io& io_;
@@ -393,7 +395,10 @@ std::string NameOf(const std::string& comm, uint32_t pid) {
 
 // Of a trace, nobody is.
 bool Session::Foreign(uint32_t pid, Ns first_call) const {
-  return watch_ && (first_call < begin_ || watch_->IsForeign(pid));
+  if (!watch_) return false;
+  const auto parent = parents_.find(pid);
+  return first_call < begin_ ||
+         watch_->IsForeign(pid, parent == parents_.end() ? 0 : parent->second);
 }
 
 void Session::PrintProcesses(const merge::TraceReader& trace) const {
@@ -522,6 +527,8 @@ bool Session::MergeAndExplain() {
             : "nothing can be merged: " + problems[0]);
     return false;
   }
+  for (const merge::StreamInfo& s : ours->streams)
+    if (s.cuda()) parents_[s.pid] = s.parent_pid;
   merge::MergeOptions merge;
   merge.dirs = {options_.dir};
   merge.recording = ours->id;

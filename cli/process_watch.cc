@@ -15,6 +15,7 @@ namespace {
 constexpr Ns kSecondLook = kMillisecond * 300;
 // Each costs memory until the end; who starts more sees how many were watched.
 constexpr size_t kMaxWatched = 100'000;
+constexpr const char* kOurName = "ingero";
 
 }  // namespace
 
@@ -56,8 +57,7 @@ void ProcessWatch::Find(Ns now) {
         if (round == 0) continue;
         others_.insert(pid);
         // One of ours whose parent has ended was given to an ancestor of ours.
-        if (!ancestors_.contains(stat->parent_pid) || stat->comm == "ingero")
-          foreign_.insert(pid);
+        (ancestors_.contains(stat->parent_pid) ? unsure_ : foreign_).insert(pid);
         continue;
       }
       if (ended_.size() + living_.size() >= kMaxWatched) return;
@@ -70,6 +70,13 @@ void ProcessWatch::Find(Ns now) {
       living_.emplace(pid, std::move(entry));
     }
   }
+  // Another of us, beside this one; it may have been seen before its exec.
+  for (const uint32_t pid : unsure_)
+    if (const auto stat = ReadTaskStat(pid); stat && stat->comm == kOurName)
+      foreign_.insert(pid);
+  std::erase_if(unsure_, [&](uint32_t pid) {
+    return !lives(pid) || foreign_.contains(pid);
+  });
   std::erase_if(others_, [&](uint32_t pid) { return !lives(pid); });
   for (auto it = living_.begin(); it != living_.end();) {
     if (lives(it->first)) {
@@ -127,10 +134,18 @@ std::vector<WatchedProcess> ProcessWatch::living() const {
   return living;
 }
 
-bool ProcessWatch::IsForeign(uint32_t pid) const {
-  return foreign_.contains(pid) && !living_.contains(pid) &&
-         std::none_of(ended_.begin(), ended_.end(),
-                      [&](const WatchedProcess& p) { return p.pid == pid; });
+bool ProcessWatch::IsOurs(uint32_t pid) const {
+  return living_.contains(pid) ||
+         std::any_of(ended_.begin(), ended_.end(),
+                     [&](const WatchedProcess& p) { return p.pid == pid; });
+}
+
+bool ProcessWatch::IsForeign(uint32_t pid, uint32_t parent) const {
+  if (IsOurs(pid)) return false;
+  // Orphans of ours are given to an ancestor.
+  return foreign_.contains(pid) ||
+         (foreign_.contains(parent) && !ancestors_.contains(parent) &&
+          !IsOurs(parent));
 }
 
 std::vector<WatchedProcess> ProcessWatch::processes() const {

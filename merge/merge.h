@@ -35,6 +35,7 @@ struct StreamInfo {
   uint64_t stream_id = 0;
   std::string boot_id;       // hex
   uint32_t pid = 0;
+  uint32_t parent_pid = 0;   // when it was begun
   std::string comm;
   std::string host;
   Interval span;             // host CLOCK_MONOTONIC; end = last write

@@ -175,6 +175,7 @@ StreamInfo InspectStream(const std::string& path) {
   info.stream_id = h.stream_id;
   info.boot_id = BootIdText(h.boot_id);
   info.pid = h.pid;
+  info.parent_pid = h.parent_pid;
   info.comm = FixedText(h.comm);
   info.host = FixedText(h.host);
   info.created_real_ns = static_cast<int64_t>(h.created_real_ns);
