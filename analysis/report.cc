@@ -1195,6 +1195,11 @@ class Builder {
           f.code = NameLines(tallies[r]);
           f.native_samples = native.samples;
           f.native = NameFiles(native);
+          // Nobody is told to look for what is shown.
+          if (!f.code.empty() && f.cause == "host-bound")
+            f.recommendations.front().text =
+                "Move the work at these lines off this thread or behind the "
+                "launches of the next step.";
         }
       }
     }

@@ -26,7 +26,9 @@ constexpr const char* kHelp =
     "  host     the host's name and boot id\n"
     "  names    names of processes and threads\n"
     "  ranges   names of NVTX ranges and their domains\n"
-    "  kernels  names of kernels\n";
+    "  kernels  names of kernels\n"
+    "  code     files and functions that --where met; lines keep their "
+    "numbers\n";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -47,7 +49,8 @@ constexpr What kWhat[] = {{"cmdline", &merge::Redaction::command_lines},
                           {"host", &merge::Redaction::host},
                           {"names", &merge::Redaction::names},
                           {"ranges", &merge::Redaction::ranges},
-                          {"kernels", &merge::Redaction::kernels}};
+                          {"kernels", &merge::Redaction::kernels},
+                          {"code", &merge::Redaction::code}};
 
 Result<merge::Redaction> ParseRedaction(const std::string& list) {
   merge::Redaction out;
@@ -61,7 +64,7 @@ Result<merge::Redaction> ParseRedaction(const std::string& list) {
     if (!known)
       return Status::Error(fmt::format(
           "--redact: '{}' is none of cmdline, paths, host, names, ranges, "
-          "kernels and all",
+          "kernels, code and all",
           word));
   }
   return out;

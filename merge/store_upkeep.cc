@@ -339,7 +339,8 @@ class Redacter : public Rewriter {
       case code_line_table::kSchema.id:
         return [this](std::vector<uint64_t>*, std::string* text) {
           std::vector<std::string> parts = Parts(*text, 2);
-          parts[0] = Path(parts[0]);
+          parts[0] = what_.code ? Numbered("file", parts[0]) : Path(parts[0]);
+          if (what_.code) parts[1] = Numbered("function", parts[1]);
           return Join(parts, text);
         };
       case kernel_name_table::kSchema.id:

@@ -90,6 +90,7 @@ struct Redaction {
   bool names = false;   // of processes and threads
   bool ranges = false;  // names of NVTX ranges and domains
   bool kernels = false;
+  bool code = false;  // files and functions that samples of code were in
 };
 // A copy of the store with numbers in the place of names ("process-3"): equal
 // texts stay equal. Functions of CUDA and its libraries keep their names.

@@ -134,6 +134,13 @@ class WhereTest(Case):
         dump = self.ingero("dump", shared, "--table", "code_lines").stdout
         self.assertIn("where_program.py", dump)
         self.assertNotIn(HERE, dump)
+        # Nor, if asked for, whose code it was.
+        nameless = os.path.join(self.dir, "nameless.store")
+        self.ingero("share", "--redact", "code", "-o", nameless)
+        dump = self.ingero("dump", nameless, "--table", "code_lines").stdout
+        self.assertNotIn("where_program", dump)
+        self.assertNotIn("Gpu.item", dump)
+        self.assertIn("function-1", dump)
         # Merged again, the same.
         before = self.query("SELECT * FROM code_samples")
         again = os.path.join(self.dir, "again.store")
@@ -174,6 +181,10 @@ class BothTest(Case):
         self.assertGreater(share, 0.7, finding["code"])
         self.assertTrue(all(c["function"] != "augment_fast"
                             for c in finding["code"]))
+        # What is shown is not to be looked for.
+        advice = finding["recommendations"][0]["text"]
+        self.assertIn("at these lines", advice)
+        self.assertNotIn("--where", advice)
 
     def test_native_code_names_its_function(self):
         done = self.record("native", "--where=100")
