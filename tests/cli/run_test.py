@@ -250,20 +250,26 @@ class RunTest(RunCase):
         ready = os.path.join(self.dir, "ready")
         first = self.start(
             OPTIONS.ingero, "run", "--cuda-only", "sh", "-c",
-            f"touch {ready}; while [ -e {ready} ]; do "
-            f"{OPTIONS.program} --steps 5; done",
+            # Of programs with a gap between them, only the last is told of: the
+            # first lasts longer than the other run.
+            f"touch {ready}; {OPTIONS.program} --steps 160",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not os.path.exists(ready):
+        def recording():
+            return os.path.isdir(self.trace) and any(
+                f.startswith("cuda-") for f in os.listdir(self.trace))
+        while not os.path.exists(ready) or not recording():
             self.assertIsNone(first.poll())
             time.sleep(0.02)
         second = self.run_it(OPTIONS.program, "--steps", "40")
-        os.unlink(ready)
+        self.assertIsNone(first.poll(), "the first ended before the second")
         out, err = first.communicate(timeout=60)
         theirs = re.findall(r"pid (\d+), \d+ ", out)
         (own,) = re.findall(r"pid (\d+), \d+ ", second.stdout)
         for text, pids, others in ((second.stderr, [own], theirs),
                                    (err, theirs, [own])):
             text = self.words(text)
+            self.assertTrue("another program was recorded beside" in text,
+                            (pids, others, text[:1500]))
             answer = text[text.index("another program was recorded beside"):]
             verdict = answer[answer.index("Verdict"):]
             for pid in pids:
