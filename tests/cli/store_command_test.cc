@@ -14,6 +14,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/stream_frame.h"
 #include "cli/command.h"
 #include "cli/render/json.h"
 #include "merge/merge.h"
@@ -455,20 +456,6 @@ TEST_F(StoreCommand, TimelineFitsAnyTerminalAndSaysWhatIsLeftOut) {
 
 // ---- the table of steps --------------------------------------------------------
 
-template <typename T>
-std::string RecordOf(uint8_t kind, uint8_t flags, T value,
-                     const std::string& more = "") {
-  std::string bytes(reinterpret_cast<const char*>(&value), sizeof(value));
-  bytes += more;
-  bytes.resize((bytes.size() + 7) / 8 * 8);
-  ingero_record r;
-  r.kind = kind;
-  r.flags = flags;
-  r.size8 = static_cast<uint16_t>(bytes.size() / 8);
-  memcpy(bytes.data(), &r, sizeof(r));
-  return bytes;
-}
-
 TEST(StepsTable, HasTheRangesThatAProgramMarksAgainAndAgain) {
   TempDir dir;
   constexpr uint64_t kT0 = 100'000'000'000, kMs = 1'000'000;
@@ -482,13 +469,13 @@ TEST(StepsTable, HasTheRangesThatAProgramMarksAgainAndAgain) {
     ingero_nvtx_name n;
     memset(&n, 0, sizeof(n));
     n.id = id;
-    s.Raw(10, RecordOf(INGERO_RECORD_NVTX_NAME, 0, n, name + '\0'));
+    s.Raw(10, FrameRecord(INGERO_RECORD_NVTX_NAME, 0, n, name + '\0'));
     ingero_nvtx r;
     memset(&r, 0, sizeof(r));
     r.name = id;
     r.start_ticks = kT0 + begin_ms * kMs;
     r.duration_ticks = ms * kMs;
-    s.Raw(10, RecordOf(INGERO_RECORD_NVTX, INGERO_NVTX_NESTED, r));
+    s.Raw(10, FrameRecord(INGERO_RECORD_NVTX, INGERO_NVTX_NESTED, r));
   };
   for (uint64_t i = 0; i < 30; ++i) {
     for (uint64_t k = 0; k < 2; ++k) {
