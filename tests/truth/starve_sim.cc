@@ -153,9 +153,10 @@ const Preset kPresets[] = {
     // Somebody else runs while the quota is used up, and also before.
     {"quota-contention", "cgroup-quota", "", "throttled", "",
      "--quota-ms 20 --host-us 4000 --trainer-cpus 0 --spinners 1 --steps 80"},
-    // The program waits for a worker, and that for its quota.
+    // The program waits for a worker, and that for its quota. On one CPU: of two
+    // the kernel's account is the sum.
     {"quota-loader", "cgroup-quota", "", "throttled", "",
-     "--quota-ms 30 --workers 1 --load-cpu-us 10000 --cpus 0,1 --steps 60"},
+     "--quota-ms 30 --workers 1 --load-cpu-us 10000 --cpus 0 --steps 60"},
     // There is a quota, and it lasts.
     {"quota-not-reached", "cpu-other-process", "", "runnable", "spinner",
      "--quota-ms 60 --host-us 4000 --trainer-cpus 0 --spinners 3 --steps 80"},
