@@ -4,11 +4,12 @@
 //
 // The command gets its standard streams, process group, signal mask and
 // environment as if it had been started without us, but for LD_PRELOAD and
-// INGERO_DIR. Ours goes to stderr.
+// INGERO_*. Ours goes to stderr.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@
 
 #include "base/file_error.h"
 #include "base/shell_word.h"
+#include "base/stream_header.h"
 #include "base/task_stat.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
@@ -142,10 +144,11 @@ class Session {
   void ShowInPlace(const std::string& text);
   void EndLine();
   void PrintProcesses(const merge::TraceReader& trace) const;
-  // Whether it is for certain none of the program's.
-  bool Foreign(uint32_t pid, Ns first_call) const;
-  // Of processes that recorded calls, by pid: as they told.
-  std::map<uint32_t, uint32_t> parents_;
+  // Whether a CUDA stream is none of the program's.
+  bool Foreign(const merge::StoredStream& stream) const;
+  // Ours, and what streams say, by their ids (0: of no run).
+  uint64_t run_id_ = 0;
+  std::map<uint64_t, uint64_t> run_of_stream_;
 
   const RecordingOptions& options_;
   const Io& io_;
@@ -217,8 +220,13 @@ int Session::Record(const std::string& shim) {
     start.environment.push_back("LD_PRELOAD=" + preload);
     start.environment.push_back("INGERO_DIR=" + options_.dir);
     start.signal_mask = &signals.before();
+    // A run within a run is part of it.
+    const char* run = getenv("INGERO_RUN");
+    if (run != nullptr) run_id_ = std::strtoull(run, nullptr, 10);
+    while (run_id_ == 0)
+      if (getrandom(&run_id_, sizeof(run_id_), 0) < 0) run_id_ = HostNowNs();
+    start.environment.push_back(fmt::format("INGERO_RUN={}", run_id_));
     witness_.emplace();
-    const std::vector<uint64_t> before = NumberedEntries("/proc");
     auto started = StartProgram(options_.program, start);
     if (!started.ok()) {
       Say(started.status().message());
@@ -226,7 +234,7 @@ int Session::Record(const std::string& shim) {
       return kNotRunnable;
     }
     child_ = *started;
-    watch_.emplace(child_, before, Now());
+    watch_.emplace(child_, Now());
     StartSampler();
   } else if (options_.pid != 0) {
     pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, options_.pid, 0)));
@@ -394,11 +402,17 @@ std::string NameOf(const std::string& comm, uint32_t pid) {
 }
 
 // Of a trace, nobody is.
-bool Session::Foreign(uint32_t pid, Ns first_call) const {
+bool Session::Foreign(const merge::StoredStream& stream) const {
   if (!watch_) return false;
-  const auto parent = parents_.find(pid);
-  return first_call < begin_ ||
-         watch_->IsForeign(pid, parent == parents_.end() ? 0 : parent->second);
+  if (stream.span.begin < begin_) return true;
+  const auto run = run_of_stream_.find(stream.stream_id);
+  if (run != run_of_stream_.end() && run->second != 0)
+    return run->second != run_id_;
+  // It may have cleared its environment.
+  const std::vector<WatchedProcess> watched = watch_->processes();
+  return std::none_of(
+      watched.begin(), watched.end(),
+      [&](const WatchedProcess& p) { return p.pid == stream.pid; });
 }
 
 void Session::PrintProcesses(const merge::TraceReader& trace) const {
@@ -406,10 +420,10 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
   const auto fact = [&](std::string_view label, const std::string& text) {
     page.Labeled(label, SanitizeForTerminal(text, 1 << 16), 0, 12, 2);
   };
-  std::map<analysis::ProcessIndex, Ns> began;
+  std::map<analysis::ProcessIndex, const merge::StoredStream*> stream_of;
   for (const merge::StoredStream& s : trace.streams())
     if (s.cuda() && s.process != analysis::kNone)
-      began.emplace(s.process, s.span.begin);
+      stream_of.emplace(s.process, &s);
 
   const std::vector<WatchedProcess> watched =
       watch_ ? watch_->processes() : std::vector<WatchedProcess>();
@@ -436,9 +450,11 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
     const std::string name = NameOf(process.name, process.pid);
     if (c.recorded) {
       told.insert(process.pid);
-      (began[c.process] < begin_                ? others
-       : Foreign(process.pid, began[c.process]) ? beside
-                                                : recorded)
+      const auto stream = stream_of.find(c.process);
+      (stream == stream_of.end()              ? recorded
+       : stream->second->span.begin < begin_ ? others
+       : Foreign(*stream->second)             ? beside
+                                              : recorded)
           .push_back(fmt::format("{} ({})", name,
                                  FormatCounted(c.calls, "call", "calls")));
     } else if (!c.shim_mapped && ours(c.process)) {
@@ -500,6 +516,7 @@ bool Session::MergeAndExplain() {
   const std::vector<merge::Recording> recordings =
       merge::ListRecordings({options_.dir}, &problems);
   const merge::Recording* ours = nullptr;
+  size_t during = 0;
   Interval span;
   for (const merge::Recording& r : recordings) {
     bool overlaps = false;
@@ -509,6 +526,7 @@ bool Session::MergeAndExplain() {
       if (!s.span.empty()) first = std::min(first, s.span.begin);
     }
     if (overlaps) {
+      ++during;
       ours = &r;
       span = {first, end_};
     }
@@ -528,7 +546,12 @@ bool Session::MergeAndExplain() {
     return false;
   }
   for (const merge::StreamInfo& s : ours->streams)
-    if (s.cuda()) parents_[s.pid] = s.parent_pid;
+    if (s.cuda()) run_of_stream_[s.stream_id] = s.run_id;
+  if (during > 1)
+    Say(fmt::format("{} recordings were made meanwhile, with longer pauses "
+                    "between them; this is about the last one ('ingero list "
+                    "--dir {}' has all)",
+                    during, ShellWord(options_.dir)));
   merge::MergeOptions merge;
   merge.dirs = {options_.dir};
   merge.recording = ours->id;
@@ -573,7 +596,7 @@ bool Session::MergeAndExplain() {
   bool others = false;
   for (const merge::StoredStream& s : (*trace)->streams()) {
     if (s.kernel || s.process == analysis::kNone) continue;
-    if (!Foreign(s.pid, s.span.begin))
+    if (!Foreign(s))
       own += (own.empty() ? "" : ",") + std::to_string(s.pid);
     else
       others |= s.span.end >= begin_;

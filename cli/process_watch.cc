@@ -15,22 +15,11 @@ namespace {
 constexpr Ns kSecondLook = kMillisecond * 300;
 // Each costs memory until the end; who starts more sees how many were watched.
 constexpr size_t kMaxWatched = 100'000;
-constexpr const char* kOurName = "ingero";
 
 }  // namespace
 
-ProcessWatch::ProcessWatch(pid_t root, const std::vector<uint64_t>& before,
-                           Ns now) {
+ProcessWatch::ProcessWatch(pid_t root, Ns now) {
   const auto pid = static_cast<uint32_t>(root);
-  for (const uint64_t other : before)
-    if (other != pid) others_.insert(static_cast<uint32_t>(other));
-  foreign_ = others_;
-  auto ancestor = static_cast<uint32_t>(getpid());
-  while (ancestors_.insert(ancestor).second) {
-    const auto stat = ReadTaskStat(ancestor);
-    if (!stat || stat->parent_pid == 0) break;
-    ancestor = stat->parent_pid;
-  }
   Entry entry;
   entry.process.pid = pid;
   entry.born = now;
@@ -56,8 +45,6 @@ void ProcessWatch::Find(Ns now) {
       if (!living_.contains(stat->parent_pid)) {
         if (round == 0) continue;
         others_.insert(pid);
-        // One of ours whose parent has ended was given to an ancestor of ours.
-        (ancestors_.contains(stat->parent_pid) ? unsure_ : foreign_).insert(pid);
         continue;
       }
       if (ended_.size() + living_.size() >= kMaxWatched) return;
@@ -70,13 +57,6 @@ void ProcessWatch::Find(Ns now) {
       living_.emplace(pid, std::move(entry));
     }
   }
-  // Another of us, beside this one; it may have been seen before its exec.
-  for (const uint32_t pid : unsure_)
-    if (const auto stat = ReadTaskStat(pid); stat && stat->comm == kOurName)
-      foreign_.insert(pid);
-  std::erase_if(unsure_, [&](uint32_t pid) {
-    return !lives(pid) || foreign_.contains(pid);
-  });
   std::erase_if(others_, [&](uint32_t pid) { return !lives(pid); });
   for (auto it = living_.begin(); it != living_.end();) {
     if (lives(it->first)) {
@@ -132,20 +112,6 @@ std::vector<WatchedProcess> ProcessWatch::living() const {
   std::vector<WatchedProcess> living;
   for (const auto& [pid, entry] : living_) living.push_back(entry.process);
   return living;
-}
-
-bool ProcessWatch::IsOurs(uint32_t pid) const {
-  return living_.contains(pid) ||
-         std::any_of(ended_.begin(), ended_.end(),
-                     [&](const WatchedProcess& p) { return p.pid == pid; });
-}
-
-bool ProcessWatch::IsForeign(uint32_t pid, uint32_t parent) const {
-  if (IsOurs(pid)) return false;
-  // Orphans of ours are given to an ancestor.
-  return foreign_.contains(pid) ||
-         (foreign_.contains(parent) && !ancestors_.contains(parent) &&
-          !IsOurs(parent));
 }
 
 std::vector<WatchedProcess> ProcessWatch::processes() const {

@@ -37,9 +37,8 @@ struct WatchedProcess {
 
 class ProcessWatch {
  public:
-  // `root`: the command's process; `before`: the pids that there were before it
-  // was started, which may have children by now; `now`: CLOCK_MONOTONIC.
-  ProcessWatch(pid_t root, const std::vector<uint64_t>& before, Ns now);
+  // `root`: the command's process; `now`: CLOCK_MONOTONIC.
+  ProcessWatch(pid_t root, Ns now);
   // Finds new ones, and looks at those that are due.
   void Look(Ns now);
   // Looks at all that live.
@@ -48,10 +47,6 @@ class ProcessWatch {
   std::vector<WatchedProcess> processes() const;
   // Those that lived at the last look, by pid.
   std::vector<WatchedProcess> living() const;
-  // Whether a process with that number is for certain none of ours: it was
-  // there before, or its parent was somebody else's. `parent`: as itself told;
-  // it may have lived between two looks.
-  bool IsForeign(uint32_t pid, uint32_t parent) const;
 
  private:
   struct Entry {
@@ -59,14 +54,10 @@ class ProcessWatch {
     Ns born, due;
   };
   void Find(Ns now);
-  bool IsOurs(uint32_t pid) const;
   void LookAt(Entry* entry);
 
   std::map<uint32_t, Entry> living_;
   std::unordered_set<uint32_t> others_;  // living pids that are not ours
-  std::unordered_set<uint32_t> ancestors_;  // of this process, with itself
-  std::unordered_set<uint32_t> unsure_;     // living: siblings, or orphans of ours
-  std::unordered_set<uint32_t> foreign_;    // pids that IsForeign() is about
   std::vector<WatchedProcess> ended_;
 };
 

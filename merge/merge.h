@@ -36,6 +36,7 @@ struct StreamInfo {
   std::string boot_id;       // hex
   uint32_t pid = 0;
   uint32_t parent_pid = 0;   // when it was begun
+  uint64_t run_id = 0;       // of `ingero run`; 0 = of none
   std::string comm;
   std::string host;
   Interval span;             // host CLOCK_MONOTONIC; end = last write
@@ -45,7 +46,9 @@ struct StreamInfo {
   std::string problem;       // "" = readable
 };
 
-// Streams that overlap in time on one boot (directly or through others).
+// Streams that overlap in time on one boot (directly or through others), and
+// those of one `ingero run` that begin within kRunGap of the one before.
+inline constexpr Ns kRunGap{600'000'000'000};
 struct Recording {
   std::string id;            // "20261129-220035-1a2b": begin, and of the boot
   std::vector<StreamInfo> streams;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -176,6 +177,7 @@ StreamInfo InspectStream(const std::string& path) {
   info.boot_id = BootIdText(h.boot_id);
   info.pid = h.pid;
   info.parent_pid = h.parent_pid;
+  info.run_id = h.run_id;
   info.comm = FixedText(h.comm);
   info.host = FixedText(h.host);
   info.created_real_ns = static_cast<int64_t>(h.created_real_ns);
@@ -259,15 +261,38 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
   // ended begins a new recording.
   std::vector<Recording> recordings;
   Ns covered;
+  // Programs of one run may have pauses between them: what others recorded
+  // there belongs to the same time.
+  struct Run {
+    size_t recording;
+    Ns end;
+  };
+  std::map<std::pair<std::string, uint64_t>, Run> runs;
   for (StreamInfo& s : streams) {
-    const bool same = !recordings.empty() &&
-                      recordings.back().streams.front().boot_id == s.boot_id &&
-                      s.span.begin <= covered;
-    if (!same) {
+    const auto run = runs.find({s.boot_id, s.run_id});
+    if (!recordings.empty() &&
+        recordings.back().streams.front().boot_id == s.boot_id &&
+        s.span.begin <= covered) {
+      covered = std::max(covered, s.span.end);
+    } else if (run != runs.end() && s.span.begin <= run->second.end + kRunGap) {
+      const size_t joined = run->second.recording;
+      for (size_t i = joined + 1; i < recordings.size(); ++i)
+        std::move(recordings[i].streams.begin(), recordings[i].streams.end(),
+                  std::back_inserter(recordings[joined].streams));
+      recordings.resize(joined + 1);
+      for (auto& [key, other] : runs)
+        other.recording = std::min(other.recording, joined);
+      covered = s.span.end;
+    } else {
       recordings.push_back({});
       covered = s.span.end;
     }
-    covered = std::max(covered, s.span.end);
+    if (s.run_id != 0) {
+      Run& known = runs.try_emplace({s.boot_id, s.run_id},
+                                    Run{recordings.size() - 1, s.span.end})
+                       .first->second;
+      known = {recordings.size() - 1, std::max(known.end, s.span.end)};
+    }
     recordings.back().streams.push_back(std::move(s));
   }
   // Where code was is worth nothing alone.

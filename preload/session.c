@@ -14,6 +14,7 @@
  *                      "-name" leaves out. Libraries come on top of the rest
  *   INGERO_CLOCK       "monotonic": time stamps from clock_gettime, not the TSC
  *   INGERO_CLEAR_DEEPBIND=1  take RTLD_DEEPBIND from dlopen
+ *   INGERO_RUN         set by `ingero run`: which one this process is of
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -609,6 +610,7 @@ static void seal_header(struct ingero_stream_header *h)
 
 static void fill_header(struct ingero_stream_header *h)
 {
+	const char *run = env("INGERO_RUN");
 	struct utsname host;
 	struct stat st;
 	size_t n;
@@ -633,6 +635,8 @@ static void fill_header(struct ingero_stream_header *h)
 	h->clock_ticks_per_s = 100;
 	h->cpus_allowed = cpus_allowed();
 	h->parent_pid = (__u32)SYS4(SYS_getppid, 0, 0, 0, 0);
+	if (run)
+		h->run_id = to_number(run);
 	if (SYS4(SYS_stat, "/proc/self/ns/pid", &st, 0, 0) == 0)
 		h->pid_namespace = st.st_ino;
 	read_file("/proc/self/comm", h->comm, sizeof(h->comm));

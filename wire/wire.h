@@ -181,7 +181,8 @@ struct ingero_stream_header {
 	__u64 cpus_allowed; /* of the process (sched_getaffinity); 0 = not known */
 	__u32 check;        /* enum ingero_check */
 	__u32 check_crc;    /* of what lies before `blocks_reserved`, this as 0 */
-	__u64 reserved[18];
+	__u64 run_id;       /* INGERO_RUN: the `ingero run` that it is of; 0 = none */
+	__u64 reserved[17];
 
 	/* live (CUDA streams) */
 	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */

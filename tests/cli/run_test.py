@@ -245,14 +245,33 @@ class RunTest(RunCase):
         self.assertIn("/" + alive, runs)
         self.assertNotIn("/" + dead, runs)
 
+    def test_programs_with_pauses_between_them(self):
+        """Are one recording, and the report is of all."""
+        # One of them lost the variable by which a run's streams are known.
+        program = f"{OPTIONS.program} --steps"
+        done = self.run_it("sh", "-c", f"env -u INGERO_RUN {program} 10 & "
+                           f"{program} 20; wait; sleep 0.5; {program} 10")
+        pids = {int(p) for p in re.findall(r"pid (\d+), ", done.stdout)}
+        self.assertEqual(len(pids), 3)
+        for pid in pids:
+            self.assertIn(f"starved_loader/{pid} (", done.stderr)
+        self.assertNotRegex(self.words(done.stderr),
+                            "beside this program|another program was recorded")
+        self.assertEqual(pids, {f["process"]["pid"]
+                                for f in self.report()["feeding"]})
+        # Another run is another recording, though no time lies between them.
+        again = self.run_it(OPTIONS.program, "--steps", "10")
+        (pid,) = re.findall(r"pid (\d+), ", again.stdout)
+        self.assertEqual([int(pid)], [f["process"]["pid"]
+                                      for f in self.report()["feeding"]])
+
     def test_two_at_a_time_are_told_apart(self):
         """Each tells of its own program, and that there was another."""
         ready = os.path.join(self.dir, "ready")
         first = self.start(
             OPTIONS.ingero, "run", "--cuda-only", "sh", "-c",
-            # Of programs with a gap between them, only the last is told of: the
-            # first lasts longer than the other run.
-            f"touch {ready}; {OPTIONS.program} --steps 160",
+            f"touch {ready}; {OPTIONS.program} --steps 30; sleep 1; "
+            f"{OPTIONS.program} --steps 130",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         def recording():
             return os.path.isdir(self.trace) and any(
