@@ -1179,7 +1179,10 @@ class Builder {
   // was in the same CUDA call, or in none as well, and in the same state: cells
   // of other kinds may lie within the same 10 ms.
   void WhereCodeWas() {
-    if (source_.code_lines().empty()) return;
+    if (source_.code_lines().empty()) {
+      AskForLines();
+      return;
+    }
     for (const Work& w : work_) {
       // By rule: of Python, then of native code.
       std::vector<CodeTally> tallies(2 * Rules().size());
@@ -1195,13 +1198,34 @@ class Builder {
           f.code = NameLines(tallies[r]);
           f.native_samples = native.samples;
           f.native = NameFiles(native);
-          // Nobody is told to look for what is shown.
-          if (!f.code.empty() && f.cause == "host-bound")
-            f.recommendations.front().text =
-                "Move the work at these lines off this thread or behind the "
-                "launches of the next step.";
         }
       }
+    }
+    AskForLines();
+  }
+
+  // Nobody is told to look for what is shown, or in a way that has just failed.
+  void AskForLines() {
+    for (Finding& f : report_.findings) {
+      if (f.cause != "host-bound" || report_.facts.code_hz == 0) continue;
+      const std::vector<TraceFacts::CodeProblem>& unread =
+          report_.facts.code_problems;
+      f.recommendations.front().text =
+          !f.code.empty()
+              ? "Move the work at these lines off this thread or behind the "
+                "launches of the next step."
+          : std::any_of(unread.begin(), unread.end(),
+                        [&](const TraceFacts::CodeProblem& p) {
+                          return p.process != kNone &&
+                                 report_.processes[p.process].pid == f.pid;
+                        })
+              ? "Find the lines that take it (py-spy, perf; `--where` could "
+                "not) and move that work off this thread or behind the "
+                "launches of the next step."
+              : "Find the lines that take it (few samples were of it: record "
+                "for longer, or with more of them, as in --where=200) and move "
+                "that work off this thread or behind the launches of the next "
+                "step.";
     }
   }
 

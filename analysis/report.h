@@ -193,6 +193,12 @@ struct TraceFacts {
   uint32_t code_hz = 0;  // looks a second at where code is; 0 = not sampled
   uint64_t code_samples = 0;
   Ns code_cost;  // CPU time of the sampler
+  struct CodeProblem {
+    ProcessIndex process = kNone;  // the first that has it
+    std::string text;              // why its code was not looked at
+  };
+  std::vector<CodeProblem> code_problems;
+  std::optional<Ns> code_cut;  // where the sampler's stream ends too early
   uint64_t switches = 0;
   std::vector<std::string> streams;  // one sentence each
   std::vector<CoverageFact> coverage;

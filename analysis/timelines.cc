@@ -53,7 +53,7 @@ Timelines::Timelines(const TraceSource& trace) : trace_(trace) {
   }
   unknown.push_back({t, kForever});
   for (const Loss& loss : trace.losses())
-    if (loss.kernel_side && loss.severity >= 2) {
+    if (loss.side == Loss::Side::kKernel && loss.severity >= 2) {
       // A loss without length still hides what happened at that instant.
       unknown.push_back({loss.range.begin,
                          std::max(loss.range.end, loss.range.begin + Ns(1))});

@@ -206,9 +206,15 @@ struct Loss {
   std::string text;  // what happened; what to change
   int severity = 2;  // 2 data lost, 1 notice
   uint64_t count = 0;
-  bool kernel_side = false;
+  enum class Side { kCuda, kKernel, kCode } side = Side::kCuda;
   ProcessIndex process = kNone;  // CUDA side
 };
+
+inline const char* SideName(Loss::Side side) {
+  return side == Loss::Side::kCuda     ? "cuda"
+         : side == Loss::Side::kKernel ? "kernel"
+                                       : "code";
+}
 
 struct Sample {
   Ns t;

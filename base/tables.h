@@ -137,7 +137,10 @@ inline constexpr TableSchema kSchema{3, "samples", kColumns, true};
   X(kRecorder, 45, "ingero.recorder", "1",                                   \
     "text: what recorded the scheduler; no such sample = ingero-kprobe")     \
   X(kCodeCpuNs, 46, "code.cpu", "ns, of the sampler of code",                \
-    "looks a second that were asked for")
+    "looks a second that were asked for")                                    \
+  X(kCodeProblem, 47, "code.problem", "1",                                   \
+    "pid, as the sampler of code sees it; text: why its code was not "       \
+    "looked at, or not all of it. The first with that reason")
 
 enum class Metric : uint16_t {
 #define X(id, value, name, unit, instance) id = value,

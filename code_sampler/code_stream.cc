@@ -49,6 +49,7 @@ void CodeStream::Write(Rows* rows) {
   EncodeBlock(*rows, 0, &coded_);
   if (WriteAll(file_.get(), coded_).ok()) {
     bytes_ += coded_.size();
+    ++blocks_;
   } else {
     rows_failed_ += rows->size();
     const auto end = static_cast<off_t>(bytes_);
@@ -64,6 +65,7 @@ void CodeStream::Finish() {
                      {reinterpret_cast<const char*>(&value), sizeof(value)},
                      offset);
   };
+  put(offsetof(ingero_stream_header, blocks_reserved), blocks_);
   put(offsetof(ingero_stream_header, exited), 1);
   if (rows_failed_ > 0)
     put(offsetof(ingero_stream_header, lost) +

@@ -25,7 +25,7 @@ class CodeStream {
 
   // Writes and clears the rows; none is fine.
   void Write(Rows* rows);
-  // Says in the header that it has ended.
+  // Says in the header that it has ended, and after how many blocks.
   void Finish();
 
   const std::string& path() const { return path_; }
@@ -36,7 +36,7 @@ class CodeStream {
 
   Fd file_;
   std::string path_, coded_;
-  uint64_t bytes_ = 0, rows_failed_ = 0;
+  uint64_t bytes_ = 0, blocks_ = 0, rows_failed_ = 0;
   bool finished_ = false;
 };
 

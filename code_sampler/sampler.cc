@@ -154,7 +154,7 @@ void Sampler::TakeOver(std::vector<Watched> processes) {
   if (more) FollowNative();
 }
 
-void Sampler::Problem(Process* process, const std::string& why) {
+void Sampler::GiveUp(Process* process, const std::string& why) {
   process->given_up = true;
   process->python.reset();
   ++processes_untold_;
@@ -162,10 +162,11 @@ void Sampler::Problem(Process* process, const std::string& why) {
 }
 
 void Sampler::Say(const Process& process, const std::string& why) {
-  if (std::find(said_.begin(), said_.end(), why) != said_.end() ||
-      summary_.problems.size() >= kMostProblems)
+  if (problems_.size() >= kMostProblems ||
+      std::any_of(problems_.begin(), problems_.end(),
+                  [&](const Problem& p) { return p.why == why; }))
     return;
-  said_.push_back(why);
+  problems_.push_back({process.watched.pid, why});
   summary_.problems.push_back(fmt::format(
       "{}/{}: {}", SanitizeForTerminal(process.watched.name, 64),
       process.watched.pid, why));
@@ -180,14 +181,14 @@ void Sampler::Open(Process* process, int64_t now) {
   if (!maps.ok()) {
     if (access(("/proc/" + pid).c_str(), F_OK) == 0 &&
         access(("/proc/" + pid + "/maps").c_str(), R_OK) != 0)
-      Problem(process,
+      GiveUp(process,
               "where its code is cannot be read (another user's, or with "
               "raised privileges)");
     return;
   }
   OpenPython open = PythonProcess::Open(&process->memory, *maps, exe);
   if (!open.problem.empty()) {
-    Problem(process, open.problem);
+    GiveUp(process, open.problem);
     return;
   }
   if (open.process == nullptr) {
@@ -197,14 +198,14 @@ void Sampler::Open(Process* process, int64_t now) {
     const uint64_t first =
         std::strtoull(maps->substr(0, end).c_str(), nullptr, 16);
     if (process->memory.Read(first, &byte, 1) == Outcome::kDenied)
-      Problem(process,
+      GiveUp(process,
               "where its code is cannot be read: the kernel allows that to "
               "root and, where kernel.yama.ptrace_scope is 1, to those that "
               "started it");
     return;
   }
   if (PidNamespace(pid) != PidNamespace("self")) {
-    Problem(process, "where its code is cannot be told: it is in another pid "
+    GiveUp(process, "where its code is cannot be told: it is in another pid "
                      "namespace (a container); run ingero inside");
     return;
   }
@@ -320,13 +321,20 @@ void Sampler::Flush(int64_t now) {
   lose(INGERO_LOSS_CODE_PROCESS, &processes_untold_);
   stream_->Write(&losses);
   summary_.cpu = Ns(ThreadCpuNs());
-  Rows cost;
-  cost.schema = &sample_table::kSchema;
-  const uint64_t row[] = {t, static_cast<uint64_t>(Metric::kCodeCpuNs), hz_,
-                          static_cast<uint64_t>(summary_.cpu.value)};
-  static_assert(std::size(row) == sample_table::kCount);
-  cost.Append(row);
-  stream_->Write(&cost);
+  Rows told;
+  told.schema = &sample_table::kSchema;
+  const auto tell = [&](Metric metric, uint64_t instance, uint64_t value,
+                        std::string_view text) {
+    const uint64_t row[] = {t, static_cast<uint64_t>(metric), instance, value};
+    static_assert(std::size(row) == sample_table::kCount);
+    told.Append(row, text);
+  };
+  for (; problems_written_ < problems_.size(); ++problems_written_) {
+    const Problem& p = problems_[problems_written_];
+    tell(Metric::kCodeProblem, p.pid, 1, p.why);
+  }
+  tell(Metric::kCodeCpuNs, hz_, static_cast<uint64_t>(summary_.cpu.value), "");
+  stream_->Write(&told);
   flushed_ = now;
 }
 

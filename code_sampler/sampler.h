@@ -76,7 +76,7 @@ class Sampler {
   void LookAt(Process* process, int64_t now);
   void FollowNative();
   void DrainNative();
-  void Problem(Process* process, const std::string& why);
+  void GiveUp(Process* process, const std::string& why);
   void Say(const Process& process, const std::string& why);
   void Flush(int64_t now);
 
@@ -88,7 +88,12 @@ class Sampler {
   std::vector<Watched> watch_;  // guarded by mutex_
   // Of the thread.
   std::map<Watched, std::unique_ptr<Process>> processes_;
-  std::vector<std::string> said_;
+  struct Problem {
+    uint32_t pid;  // the first that has it
+    std::string why;
+  };
+  std::vector<Problem> problems_;
+  size_t problems_written_ = 0;
   Places places_;
   size_t places_written_ = 0;
   std::vector<ThreadPlace> found_;

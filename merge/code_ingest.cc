@@ -15,6 +15,7 @@ using analysis::kNone;
 constexpr Interval kAlways{Ns(INT64_MIN), Ns(INT64_MAX)};
 // More places is damage: the sampler stops at a fraction of it.
 constexpr size_t kMostPlaces = 1'000'000;
+constexpr size_t kMostProblems = 64;
 // How long one answer to "whose is this pid" holds.
 constexpr Ns kAskAgain{1'000'000'000};
 
@@ -86,6 +87,14 @@ void CodeIngest::Learn(uint32_t first_line, Lives* lives) {
     RowCursor costs = Rows(*stream_, sample_table::kSchema);
     while (costs.Next()) {
       const auto row = costs.row();
+      if (row[sample_table::kMetric] ==
+              static_cast<uint64_t>(Metric::kCodeProblem) &&
+          problems_.size() < kMostProblems)
+        problems_.push_back(
+            {lives->ForPid(stream_->header().pid_namespace,
+                           static_cast<uint32_t>(row[sample_table::kInstance]),
+                           Ns(costs.time())),
+             std::string(costs.text())});
       if (row[sample_table::kMetric] !=
           static_cast<uint64_t>(Metric::kCodeCpuNs))
         continue;

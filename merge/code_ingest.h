@@ -49,6 +49,12 @@ class CodeIngest {
   struct Lost {
     uint64_t t, end, loss, count;
   };
+  struct Problem {
+    analysis::ProcessIndex process;
+    std::string text;
+  };
+  // Whose code was not looked at, and why.
+  const std::vector<Problem>& problems() const { return problems_; }
   const std::vector<Lost>& losses() const { return losses_; }
 
  private:
@@ -69,6 +75,7 @@ class CodeIngest {
   // (process, tid in the stream) -> by time
   std::unordered_map<uint64_t, std::vector<ThreadLife>> threads_;
   std::vector<Lost> losses_;
+  std::vector<Problem> problems_;
   uint64_t samples_ = 0, damaged_ = 0, cpu_ns_ = 0, hz_ = 0;
 };
 

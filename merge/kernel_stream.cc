@@ -98,6 +98,9 @@ Status KernelStream::Index(bool verify) {
     span_.end = std::max(span_.end, Ns(ref.last_ns));
     at += ref.bytes;
   }
+  // Cut between two blocks.
+  torn_ |= stream_.header.exited != 0 &&
+           blocks_.size() + places_ < stream_.header.blocks_reserved;
   return {};
 }
 

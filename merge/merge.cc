@@ -694,6 +694,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
     ++index;
   }
   NumberedRows code_lines(writer, code_line_table::kSchema);
+  size_t code_problems = 0;
   for (const CodeInput& c : code_) {
     for (const CodeIngest::Line& line : c.code.lines()) {
       const uint64_t row[] = {0, line.line, line.flags};
@@ -736,6 +737,10 @@ Status Merger::WriteDescription(StoreWriter* writer) {
                  FixedText(h.tool_version)));
     ++index;
     facts.Add("code.hz", static_cast<int64_t>(c.code.hz()));
+    if (s.torn() && !c.info.live) facts.Add("code.cut", s.span().end.value);
+    for (const CodeIngest::Problem& p : c.code.problems())
+      facts.Add(fmt::format("code.problem.{}", code_problems++),
+                static_cast<int64_t>(PlusOne(p.process)), p.text);
   }
   INGERO_RETURN_IF_ERROR(code_lines.Flush());
   for (const CudaProcess& c : kernel_facts_.cuda_processes) {
@@ -829,15 +834,18 @@ MergeSummary Merger::Summarize(const TraceReader& reader) const {
   std::vector<Lost> lost;
   for (const analysis::Loss& loss : reader.losses()) {
     auto same = std::find_if(lost.begin(), lost.end(), [&](const Lost& l) {
-      return l.loss.process == loss.process && l.loss.id == loss.id;
+      return l.loss.process == loss.process && l.loss.side == loss.side &&
+             l.loss.id == loss.id;
     });
     if (same == lost.end()) same = lost.insert(lost.end(), {loss, 0});
     same->count += loss.count;
   }
   for (const auto& [loss, count] : lost) {
     const std::string name =
-        loss.process == analysis::kNone
-            ? std::string("kernel stream")
+        loss.side != analysis::Loss::Side::kCuda
+            ? std::string(analysis::SideName(loss.side)) + " stream"
+        : loss.process == analysis::kNone
+            ? std::string("cuda stream")
             : reader.processes()[loss.process].name + "/" +
                   std::to_string(reader.processes()[loss.process].pid);
     s.notes.push_back(fmt::format("{}: {} x {}: {}", name, FormatCount(count),

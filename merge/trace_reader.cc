@@ -342,11 +342,13 @@ Status TraceReader::LoadLosses() {
                       "the ingero that recorded it";
     loss.severity = info != nullptr ? info->severity : 2;
     loss.count = row[loss_table::kCountLost];
-    loss.kernel_side = rows->owner() < kStreamLossOwner;
-    if (!loss.kernel_side) {
+    loss.side = Loss::Side::kKernel;
+    if (rows->owner() >= kStreamLossOwner) {
       const uint32_t stream = rows->owner() - kStreamLossOwner;
       if (stream < streams_.size()) {
-        loss.kernel_side = !streams_[stream].cuda();
+        loss.side = streams_[stream].code     ? Loss::Side::kCode
+                    : streams_[stream].kernel ? Loss::Side::kKernel
+                                              : Loss::Side::kCuda;
         loss.process = streams_[stream].process;
       }
     }
@@ -356,7 +358,7 @@ Status TraceReader::LoadLosses() {
         {row[loss_table::kLoss], loss.process}, losses_.size());
     const Ns slack = loss.severity >= 2 ? Ns(0) : Ns(10 * kSecondNs);
     Loss* joins = first_of_it ? nullptr : &losses_[last->second];
-    if (joins != nullptr && joins->kernel_side == loss.kernel_side &&
+    if (joins != nullptr && joins->side == loss.side &&
         loss.range.begin <= joins->range.end + slack) {
       joins->range.end = std::max(joins->range.end, loss.range.end);
       joins->count += loss.count;
@@ -1057,6 +1059,17 @@ TraceFacts TraceReader::facts() const {
   f.events = static_cast<uint64_t>(Fact("count.events"));
   f.switches = static_cast<uint64_t>(Fact("count.switches"));
   f.code_hz = static_cast<uint32_t>(Fact("code.hz"));
+  if (const int64_t cut = Fact("code.cut"); cut != 0) f.code_cut = Ns(cut);
+  for (size_t i = 0;; ++i) {
+    const std::string name = fmt::format("code.problem.{}", i);
+    if (FactText(name).empty()) break;
+    const auto process = static_cast<uint64_t>(Fact(name));
+    f.code_problems.push_back(
+        {process == 0 || process > processes_.size()
+             ? analysis::kNone
+             : static_cast<analysis::ProcessIndex>(process - 1),
+         FactText(name)});
+  }
   f.companion_cost = Ns(Fact("count.switches") * kSwitchCostNs);
   if (const std::string& scope = FactText("scope"); !scope.empty()) {
     const auto left_out = static_cast<uint64_t>(Fact("scope.left_out"));

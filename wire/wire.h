@@ -123,7 +123,7 @@ enum ingero_clock {
 	X(LOSS_DAMAGED_BLOCK, 32, "damaged-block", 2,                                                \
 	  "a block of a stream failed its check and was skipped")                                    \
 	X(LOSS_TORN_TAIL, 33, "torn-tail", 1,                                                        \
-	  "a stream ended in the middle of a record (its writer was killed)")                        \
+	  "a stream's end is missing (its writer was killed, or the file was cut)")                  \
 	X(LOSS_UNKNOWN_KIND, 34, "unknown-kind", 1,                                                  \
 	  "records of a newer ingero were skipped; merge with that version")                         \
 	X(LOSS_NO_CLOCK, 35, "no-clock", 2,                                                          \
@@ -184,8 +184,9 @@ struct ingero_stream_header {
 	__u64 run_id;       /* INGERO_RUN: the `ingero run` that it is of; 0 = none */
 	__u64 reserved[17];
 
-	/* live (CUDA streams) */
-	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included */
+	/* live */
+	__u64 blocks_reserved;  /* blocks handed out so far, block 0 included; code streams: coded
+				 * blocks in all, once it has ended (0 before) */
 	__u64 calls_skipped;    /* calls left out (INGERO_APIS), total */
 	__u64 exited;           /* 1 once the exit handler ran */
 	__u64 lost[INGERO_LOSS_MAX]; /* by enum ingero_loss; kernel: those that no row tells */

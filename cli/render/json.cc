@@ -86,13 +86,17 @@ Json Trace(const Report& report) {
                       {"text", loss.text},
                       {"severity", loss.severity >= 2 ? "loss" : "notice"},
                       {"count", loss.count},
-                      {"side", loss.kernel_side ? "kernel" : "cuda"},
+                      {"side", analysis::SideName(loss.side)},
                       {"process", Identity(report, loss.process)},
                       {"begin_ns", loss.range.begin.value},
                       {"end_ns", loss.range.end.value}});
   Json coverage = Array();
   for (const analysis::CoverageFact& c : facts.coverage)
     coverage.push_back(c.text);
+  Json problems = Array();
+  for (const auto& p : facts.code_problems)
+    problems.push_back({{"process", Identity(report, p.process)},
+                        {"text", p.text}});
   return {{"host", facts.host},
           {"boot_id", facts.boot_id},
           {"tool_version", facts.tool_version},
@@ -115,6 +119,9 @@ Json Trace(const Report& report) {
           {"code_hz", facts.code_hz},
           {"code_samples", facts.code_samples},
           {"code_cost_ns", facts.code_cost.value},
+          {"code_cut_ns",
+           facts.code_cut ? Json(facts.code_cut->value) : Json(nullptr)},
+          {"code_problems", problems},
           {"page_cost_ns", facts.page_cost.value}};
 }
 

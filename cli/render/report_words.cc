@@ -211,17 +211,42 @@ std::vector<LabeledFact> ReportWords::Facts() const {
     list.push_back({"Accuracy", "clocks joined within " +
                                     FormatDuration(facts.clock_error)});
   list.push_back({"Cost", Cost()});
-  if (facts.code_hz > 0)
-    list.push_back(
+  AddCode(&list);
+  return list;
+}
+
+void ReportWords::AddCode(std::vector<LabeledFact>* list) const {
+  const analysis::TraceFacts& facts = r_.facts;
+  // Its stream is there, and says so under "Missing".
+  const bool unreadable =
+      std::any_of(facts.missing.begin(), facts.missing.end(),
+                  [](const std::string& line) {
+                    return line.find("/code-") != std::string::npos;
+                  });
+  if (facts.code_hz > 0) {
+    list->push_back(
         {"Code", fmt::format("where code was: {}, at most {} a second "
                              "and thread; taking them ran for {}",
                              FormatCounted(facts.code_samples, "sample",
                                            "samples"),
                              facts.code_hz, FormatDuration(facts.code_cost))});
-  else if (facts.switches > 0 || facts.tracing_cost > Ns(0))
-    list.push_back(
+    if (facts.code_cut)
+      list->push_back({"",
+                       fmt::format("the stream of them was cut, or its writer "
+                                   "killed: none is later than {}",
+                                   Moment(*facts.code_cut)),
+                       Tone::kYellow});
+    for (const auto& p : facts.code_problems)
+      list->push_back({"",
+                       p.process == analysis::kNone
+                           ? Sentence(p.text)
+                           : Short(p.process) + ": " + Sentence(p.text),
+                       Tone::kYellow});
+  } else if (!unreadable &&
+             (facts.switches > 0 || facts.tracing_cost > Ns(0))) {
+    list->push_back(
         {"Code", "not sampled: `ingero run --where` names its lines"});
-  return list;
+  }
 }
 
 // Of the whole recording: the shim's time is the program's own, a probe takes
@@ -264,9 +289,18 @@ void ReportWords::AddLosses(std::vector<LabeledFact>* facts) const {
     Interval range;
     std::string text;
   };
-  std::map<std::pair<int, std::string>, Kind> kinds;
+  struct Key {
+    int urgency = 0;  // the severity, negative
+    std::string id;
+    bool code = false;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, Kind> kinds;
   for (const analysis::Loss& loss : r_.losses) {
-    Kind& k = kinds[{-loss.severity, loss.id}];
+    // Of a kind that both other streams have.
+    const bool code = loss.side == analysis::Loss::Side::kCode &&
+                      !loss.id.starts_with("code-");
+    Kind& k = kinds[{-loss.severity, loss.id, code}];
     k.range = k.ranges++ == 0
                   ? loss.range
                   : Interval{std::min(k.range.begin, loss.range.begin),
@@ -274,20 +308,22 @@ void ReportWords::AddLosses(std::vector<LabeledFact>* facts) const {
     k.count += loss.count;
     k.text = loss.text;
   }
-  if (kinds.empty() || kinds.begin()->first.first > -2)
+  if (kinds.empty() || kinds.begin()->first.urgency > -2)
     facts->push_back({"Losses", !r_.complete    ? "the data are incomplete"
                                 : kinds.empty() ? "none"
                                                 : "no event was lost; see the "
                                                   "notice"});
   for (const auto& [key, k] : kinds) {
-    std::string text = fmt::format(
-        "{} ({})", FormatCounted(k.count, "event", "events"), Name(key.second));
+    std::string text = fmt::format("{} ({}{})",
+                                   FormatCounted(k.count, "event", "events"),
+                                   Name(key.id), key.code ? ", where code was"
+                                                          : "");
     if (k.ranges > 1) text += fmt::format(" in {} places", k.ranges);
     // It may begin before the first event that was kept.
     const Interval shown{std::max(k.range.begin, r_.span.begin),
                          std::max(k.range.end, r_.span.begin)};
     text += fmt::format(", {}: {}", Between(shown), Sentence(k.text));
-    if (key.first <= -2)
+    if (key.urgency <= -2)
       facts->push_back({"Lost", text, Tone::kRed});
     else
       facts->push_back({"Notice", text});

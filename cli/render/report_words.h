@@ -85,6 +85,7 @@ class ReportWords {
   std::string Idle(const analysis::Feeding& feeding) const;
   std::string Cost() const;
   void AddLosses(std::vector<LabeledFact>* facts) const;
+  void AddCode(std::vector<LabeledFact>* facts) const;
 
   const std::optional<uint32_t> pid_;
 };

@@ -153,7 +153,7 @@ class Machine {
       Loss loss;
       loss.range.begin = Time();
       loss.range.end = loss.range.begin + Step() * 4;
-      loss.kernel_side = true;
+      loss.side = Loss::Side::kKernel;
       loss.count = 1;
       trace_.loss_list.push_back(loss);
     }

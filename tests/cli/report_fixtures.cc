@@ -332,7 +332,7 @@ Report CudaOnlyWithLosses() {
   Loss notice = lost;
   notice.id = "torn-tail";
   notice.text =
-      "a stream ended in the middle of a record (its writer was killed)";
+      "a stream's end is missing (its writer was killed, or the file was cut)";
   notice.severity = 1;
   notice.count = 1;
   r.losses.push_back(notice);

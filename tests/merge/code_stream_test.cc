@@ -3,11 +3,15 @@
 // no damage of theirs harms the rest.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <vector>
 
 #include "merge/dump.h"
+#include "merge/kernel_stream.h"
 #include "merge/merge.h"
 #include "merge/trace_reader.h"
 #include "tests/support/stream_builder.h"
@@ -84,6 +88,7 @@ class CodeStreamTest : public ::testing::Test {
     at(8, 20, 21, 7, 2, kSleeps);
     at(9, 99, 99, 1, 1, kRuns);    // of a process that nobody knows
     at(9, 10, 10, 55, 1, kRuns);   // at a place that is nowhere
+    c.Sample(kT0 + 10 * kMs, Metric::kCodeProblem, 20, 1, "Python 2 is not read");
     c.Sample(kT0 + 10 * kMs, Metric::kCodeCpuNs, 50, 1234);
     c.Loss(0, kT0, kT0 + 10 * kMs, INGERO_LOSS_CODE_SAMPLES, 3);
     return c.Bytes();
@@ -142,14 +147,52 @@ TEST_F(CodeStreamTest, SamplesAreOfTheirProcessThreadAndCall) {
   const analysis::TraceFacts facts = trace.facts();
   EXPECT_EQ(facts.code_hz, 50u);
   EXPECT_EQ(facts.code_cost, Ns(1234));
+  EXPECT_FALSE(facts.code_cut);
+  ASSERT_EQ(facts.code_problems.size(), 1u);
+  EXPECT_EQ(facts.code_problems[0].text, "Python 2 is not read");
+  ASSERT_LT(facts.code_problems[0].process, trace.processes().size());
+  EXPECT_EQ(trace.processes()[facts.code_problems[0].process].pid, 20u);
   bool told = false;
   for (const analysis::Loss& loss : trace.losses())
-    told |= loss.id == "code-samples" && loss.count == 3;
+    told |= loss.id == "code-samples" && loss.count == 3 &&
+            loss.side == analysis::Loss::Side::kCode;
   EXPECT_TRUE(told);
   // Nothing new, nothing done.
   auto again = MergeAll(dir_ / "a.store");
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->added_events, 0u);
+}
+
+// Between two blocks, where nothing is left that is odd.
+TEST_F(CodeStreamTest, OneThatIsCutIsTold) {
+  Cuda();
+  const std::string path = dir_ / "code-1-1.ingero";
+  WriteFile(path, Code());
+  auto stream = KernelStream::Open(path, true);
+  ASSERT_TRUE(stream.ok());
+  const std::vector<BlockRef> blocks = (*stream)->blocks();
+  ASSERT_GT(blocks.size(), 2u);
+  std::string whole = Code();
+  const auto put = [&](size_t offset, uint64_t value) {
+    std::memcpy(whole.data() + offset, &value, sizeof(value));
+  };
+  put(offsetof(ingero_stream_header, blocks_reserved), blocks.size());
+  put(offsetof(ingero_stream_header, exited), 1);
+  for (const bool cut : {false, true}) {
+    std::filesystem::remove_all(dir_ / "a.store");
+    WriteFile(path, cut ? whole.substr(0, blocks.back().offset) : whole);
+    auto merged = MergeAll(dir_ / "a.store");
+    ASSERT_TRUE(merged.ok()) << merged.status().message();
+    auto reader = OpenTrace(dir_ / "a.store");
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    EXPECT_EQ((*reader)->facts().code_cut.has_value(), cut);
+    const std::vector<std::string>& notes = merged->notes;
+    EXPECT_EQ(std::any_of(notes.begin(), notes.end(),
+                          [](const std::string& note) {
+                            return note.starts_with("code stream: 1 x torn-");
+                          }),
+              cut);
+  }
 }
 
 TEST_F(CodeStreamTest, AloneItIsNoRecording) {

@@ -917,12 +917,12 @@ TEST(Merge, LossesAreCountedAndPlaced) {
   for (const auto& loss : store->trace().losses()) {
     counts[loss.id] += loss.count;
     if (loss.id == "writer-behind") {
-      EXPECT_TRUE(loss.kernel_side);
+      EXPECT_EQ(loss.side, analysis::Loss::Side::kKernel);
     } else if (loss.id == "switch-ring-full") {
-      EXPECT_TRUE(loss.kernel_side);
+      EXPECT_EQ(loss.side, analysis::Loss::Side::kKernel);
       EXPECT_EQ(loss.range, (Interval{Ns(kT0 + kMs), Ns(kT0 + 2 * kMs)}));
     } else {
-      EXPECT_FALSE(loss.kernel_side);
+      EXPECT_EQ(loss.side, analysis::Loss::Side::kCuda);
       EXPECT_EQ(store->trace().processes()[loss.process].pid, 10u);
     }
   }
@@ -1616,7 +1616,7 @@ TEST(Merge, ASwitchThatTheKernelHidIsALoss) {
   const analysis::Loss& unseen = losses["switch-unseen"];
   EXPECT_EQ(unseen.count, 2u);
   EXPECT_EQ(unseen.severity, 1);
-  EXPECT_TRUE(unseen.kernel_side);
+  EXPECT_EQ(unseen.side, analysis::Loss::Side::kKernel);
   EXPECT_EQ(unseen.range, (Interval{Ns(kT0 + 10 * kMs), Ns(kT0 + 600 * kMs)}));
   EXPECT_EQ(losses["switch-ring-full"].count, 2u);
   for (const auto& a : store->Summarize(store->trace().span()).activities) {

@@ -391,7 +391,8 @@ class Parser {
       const Options o = OptionsFrom(w, 5);
       l.id = l.text = w[3];
       l.count = std::strtoull(w[4].c_str(), nullptr, 0);
-      l.kernel_side = o.Has("kernel");
+      l.side = o.Has("kernel") ? analysis::Loss::Side::kKernel
+                             : analysis::Loss::Side::kCuda;
       l.severity = o.Has("notice") ? 1 : 2;
       if (o.Has("pid")) l.process = processes_[o.Get("pid")];
       trace.loss_list.push_back(l);
