@@ -37,9 +37,9 @@ constexpr const char* kExamples =
     "  ingero explain --db trace.store\n"
     "  nsys export --type sqlite report1.nsys-rep && ingero import "
     "report1.sqlite\n"
-    "  perf sched record -o perf.data -k mono -g -- sleep 10\n"
-    "  perf script --header --ns -F comm,pid,tid,cpu,time,event,ip,sym,trace \\\n"
-    "      --show-task-events --show-lost-events > sched.txt\n"
+    "  perf sched record -o perf.data -k mono -g -m 16M -- sleep 30\n"
+    "  perf script --header --ns --show-task-events --show-lost-events \\\n"
+    "      -F comm,pid,tid,cpu,time,event,ip,sym,trace > sched.txt\n"
     "  ingero import sched.txt\n"
     "  ingero import rank0.json sched.txt -o rank0.store";
 
@@ -106,6 +106,16 @@ void SaySched(const import::SchedEvents& about,
         "{} of scheduler events could not be read and {} left out ({})",
         FormatCounted(about.odd_lines, "line", "lines"),
         about.odd_lines == 1 ? "was" : "were", about.first_odd));
+  if (about.no_events > 0)
+    says->Note(fmt::format(
+        "{} no event of perf and {} left out ({}); events may be missing there",
+        about.no_events == 1 ? std::string("1 line is")
+                             : FormatCount(about.no_events) + " lines are",
+        about.no_events == 1 ? "was" : "were", about.first_no_event));
+  if (!about.cut.empty())
+    says->Note(fmt::format("the text was cut {}: what came after is missing; "
+                           "write it or copy it again",
+                           about.cut));
 }
 
 // What one file, or two that belong together, hold.
@@ -158,6 +168,9 @@ Status WriteInputs(Inputs in, const std::string& folder, Says* says) {
     about.whole_us = in.sched->whole_us;
     about.odd_lines = in.sched->odd_lines;
     about.first_odd = in.sched->first_odd;
+    about.no_events = in.sched->no_events;
+    about.first_no_event = in.sched->first_no_event;
+    about.cut = in.sched->cut;
     const auto written = import::WriteKernelStream(
         std::move(*in.sched), threads_of, folder, &placement);
     if (!written.ok()) return written.status();

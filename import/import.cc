@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/shell_word.h"
 #include "import/gz_buffer.h"
+#include "import/sched.h"
 
 namespace ingero::import {
 namespace {
@@ -28,9 +30,8 @@ Result<Format> FormatOf(const std::string& path) {
     return Format::kNsys;
   if (begins.starts_with("PERFILE") || begins.starts_with("ELIFREP"))
     return Status::Error(
-        path + ": is perf's own format; write it as text first: perf script "
-               "--header --ns -F comm,pid,tid,cpu,time,event,trace -i " +
-        path + " > sched.txt");
+        path + ": is perf's own format; write it as text first: " +
+        std::string(kPerfScript) + " -i " + ShellWord(path) + " > sched.txt");
   if (begins.starts_with("\x17\x08\x44tracing"))
     return Status::Error(path +
                          ": is a recording of trace-cmd; ingero reads what perf "

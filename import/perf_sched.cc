@@ -14,7 +14,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/file_error.h"
@@ -30,6 +33,7 @@ using Clock = SchedEvents::Clock;
 constexpr uint32_t kNobody = SchedEvent::kNobody;
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr size_t kMostLine = 16'384;
+constexpr size_t kLineShown = 256;  // of one that is longer
 constexpr uint32_t kMostCpus = 1 << 16;
 constexpr uint32_t kMostTid = 1u << 30;
 constexpr size_t kMostExe = 1024;
@@ -444,6 +448,7 @@ class Reader {
     ++lines_;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) {
+      if (in_event_ && !name_.empty()) blank_after_[name_] = has_chain_;
       EndChain();
       return;
     }
@@ -453,6 +458,7 @@ class Reader {
     }
     Head head;
     if (ReadHead(line, &head)) {
+      if (in_event_ && !name_.empty()) blank_after_[name_] = false;
       EndChain();
       Event(line, head, ended);
       return;
@@ -462,13 +468,42 @@ class Reader {
       has_chain_ = true;
       return;
     }
+    if (!ended || line.find_first_not_of(" \t") == line.npos) return;
     // Of trace-cmd and ftrace: "comm-tid [cpu]".
     if (line.find("sched_switch:") != line.npos) {
       ++foreign_;
-      if (ended) Odd(line);
+      Odd(line);
+    } else {
+      NoEvent(line);
     }
+    gap_ = true;
   }
-  void Finish() { EndChain(); }
+  // One that is too long for an event; `line` is its beginning.
+  void LongLine(std::string_view line) {
+    ++lines_;
+    if (line.starts_with('#')) return;
+    Head head;
+    if (in_event_ && (line.front() == '\t' || line.front() == ' ') &&
+        !ReadHead(line, &head)) {
+      has_chain_ = true;  // a frame's symbol may be that long
+      return;
+    }
+    EndChain();
+    NoEvent(line);
+    gap_ = true;
+  }
+  // cut: the last line had no end.
+  void Finish(bool cut) {
+    // perf ends each line, and with call chains each event by an empty line.
+    const auto before = blank_after_.find(name_);
+    if (cut)
+      out_->cut = "in line " + std::to_string(lines_);
+    else if (in_event_ && !name_.empty() &&
+             (has_chain_ || (before != blank_after_.end() && before->second)))
+      out_->cut = "after line " + std::to_string(lines_);
+    EndChain();
+    if (gap_ || !out_->cut.empty()) AddGap(newest_);
+  }
 
   uint64_t foreign() const { return foreign_; }
   uint64_t without_cpu() const { return without_cpu_; }
@@ -477,10 +512,19 @@ class Reader {
   uint64_t nameless() const { return nameless_; }
 
  private:
+  std::string Place(std::string_view line) const {
+    return "line " + std::to_string(lines_) + ": " +
+           SanitizeForTerminal(line, 120);
+  }
   void Odd(std::string_view line) {
-    if (out_->odd_lines++ == 0)
-      out_->first_odd = "line " + std::to_string(lines_) + ": " +
-                        SanitizeForTerminal(line, 120);
+    if (out_->odd_lines++ == 0) out_->first_odd = Place(line);
+  }
+  void NoEvent(std::string_view line) {
+    if (out_->no_events++ == 0) out_->first_no_event = Place(line);
+  }
+  void AddGap(int64_t t) {
+    out_->gaps.push_back({std::min(newest_, t), t});
+    gap_ = false;
   }
 
   // "# clockid: monotonic (1)" and kin, which --header prints.
@@ -538,9 +582,12 @@ class Reader {
     chain_ = {};
     has_chain_ = false;
     ++events_read_;
+    if (gap_) AddGap(head.t);
+    newest_ = std::max(newest_, head.t);
+    name_.clear();
     std::string_view text = head.event;
     if (text.starts_with("PERF_RECORD_")) {
-      if (ended) Record(text.substr(12), head);
+      if (ended && !Record(text.substr(12), head)) Odd(line);
       return;
     }
     const size_t colon = text.find(": ");
@@ -550,6 +597,7 @@ class Reader {
       return;
     }
     std::string_view name = text.substr(0, colon);
+    name_ = name;
     text.remove_prefix(colon + 2);
     TrimLeft(&text);
     if (name.starts_with("sched:")) name.remove_prefix(6);
@@ -623,7 +671,11 @@ class Reader {
       return;
     }
     if (!understood) {
-      if (ended) Odd(line);
+      if (!ended) return;
+      Odd(line);
+      e.kind = SchedEvent::kLost;
+      e.count = 1;
+      out_->events.push_back(e);
       return;
     }
     if (head.cpu == kNobody && e.kind == SchedEvent::kSwitch) {
@@ -640,8 +692,8 @@ class Reader {
   }
 
   // "FORK(8338:8348):(8338:8338)", "COMM exec: sleep:8348/8348",
-  // "LOST lost 41".
-  void Record(std::string_view text, const Head& head) {
+  // "LOST lost 41". False: it is none of them though it begins so.
+  bool Record(std::string_view text, const Head& head) {
     SchedEvent e;
     e.t = head.t;
     e.cpu = head.cpu;
@@ -649,7 +701,9 @@ class Reader {
       const size_t at = text.find(" lost ");
       const auto count =
           at == text.npos ? std::nullopt : Number(text.substr(at + 6));
-      if (!count || *count == 0 || *count > 1ull << 40) return;
+      // What a program of the user's left out is not lost.
+      if (text.ends_with(" (BPF)") || (count && *count == 0)) return true;
+      if (!count || *count > 1ull << 40) return false;
       e.kind = SchedEvent::kLost;
       e.count = *count;
     } else if (text.starts_with("FORK(")) {
@@ -662,11 +716,11 @@ class Reader {
         return std::pair(*a, *b);
       };
       const size_t middle = text.find("):(");
-      if (middle == text.npos || !text.ends_with(')')) return;
+      if (middle == text.npos || !text.ends_with(')')) return false;
       const auto child = ids(text.substr(5, middle - 5));
       const auto parent =
           ids(text.substr(middle + 3, text.size() - middle - 4));
-      if (!child || !parent) return;
+      if (!child || !parent) return false;
       e.kind = SchedEvent::kFork;
       e.tgid = child->first;
       e.tid = child->second;
@@ -677,19 +731,20 @@ class Reader {
       const size_t slash = text.rfind('/');
       if (begin == text.npos || end <= begin + 1 || slash == text.npos ||
           slash < end)
-        return;
+        return false;
       const auto tgid = Tid(text.substr(end + 1, slash - end - 1));
       const auto tid = Tid(text.substr(slash + 1));
-      if (!tgid || !tid) return;
+      if (!tgid || !tid) return false;
       e.kind = SchedEvent::kName;
       e.tgid = *tgid;
       e.tid = *tid;
       e.name = Name(text.substr(begin + 2, end - begin - 2));
       out_->pids = true;
     } else {
-      return;
+      return true;
     }
     out_->events.push_back(e);
+    return true;
   }
 
   static bool CarriesInterrupts(std::string_view comm) {
@@ -727,7 +782,12 @@ class Reader {
   SchedEvents* out_;
   uint64_t lines_ = 0, foreign_ = 0, without_cpu_ = 0, events_read_ = 0,
            nameless_ = 0;
+  int64_t newest_ = 0;  // the time of the last event
+  bool gap_ = false;    // since it there are lines that are no events
+  // Whether events of a name end, with their chains, by an empty line.
+  std::map<std::string, bool, std::less<>> blank_after_;
   // Of the last event.
+  std::string name_;  // "": of perf itself, or not told
   bool in_event_ = false, has_chain_ = false;
   bool chained_ = false;  // it is out_->events.back()
   Chain chain_;
@@ -753,23 +813,21 @@ Result<SchedEvents> ReadPerfSched(const std::string& path,
     std::string_view rest(chunk.data(), static_cast<size_t>(got));
     for (size_t end; (end = rest.find('\n')) != rest.npos;) {
       // A line of no end is no event.
-      if (!too_long && text.size() + end <= kMostLine) {
-        if (text.empty()) {
-          reader.Line(rest.substr(0, end), true);
-        } else {
-          text += rest.substr(0, end);
-          reader.Line(text, true);
-        }
+      if (too_long || text.size() + end > kMostLine) {
+        reader.LongLine(text.empty() ? rest.substr(0, end) : text);
+      } else if (text.empty()) {
+        reader.Line(rest.substr(0, end), true);
+      } else {
+        text += rest.substr(0, end);
+        reader.Line(text, true);
       }
       too_long = false;
       text.clear();
       rest.remove_prefix(end + 1);
     }
-    if (text.size() + rest.size() > kMostLine) {
-      too_long = true;
-      text.clear();
-    } else if (!too_long) {
-      text += rest;
+    if (!too_long) {
+      too_long = text.size() + rest.size() > kMostLine;
+      text += rest.substr(0, too_long ? kLineShown : rest.size());
     }
     if (++chunks % 16 == 0 && progress)
       progress(bytes > 0 ? static_cast<double>(buffer.offset()) /
@@ -777,8 +835,12 @@ Result<SchedEvents> ReadPerfSched(const std::string& path,
                          : 1,
                reader.events_read());
   }
-  if (!text.empty()) reader.Line(text, false);
-  reader.Finish();
+  const bool cut = !text.empty();
+  if (too_long)
+    reader.LongLine(text);
+  else if (cut)
+    reader.Line(text, false);
+  reader.Finish(cut);
   if (const std::string problem = buffer.Problem(); !problem.empty())
     return Status::Error(path + ": is cut or damaged (" + problem +
                          "); write it again, or copy it again");
@@ -789,25 +851,29 @@ Result<SchedEvents> ReadPerfSched(const std::string& path,
     // perf script sorts them, unless it was told not to.
     if (!std::is_sorted(events.events.begin(), events.events.end(), before))
       std::stable_sort(events.events.begin(), events.events.end(), before);
+    std::sort(events.gaps.begin(), events.gaps.end(),
+              [](const SchedEvents::Gap& a, const SchedEvents::Gap& b) {
+                return a.t < b.t;
+              });
     return events;
   }
+  const std::string write = "write it with " + std::string(kPerfScript);
   if (reader.without_cpu() > 0)
-    return Status::Error(
-        path + ": does not say on which CPU events were; write it with perf "
-               "script -F comm,pid,tid,cpu,time,event,trace");
+    return Status::Error(path + ": does not say on which CPU events were; " +
+                         write);
   if (reader.nameless() > 0)
-    return Status::Error(
-        path + ": has no names of events; write it with perf script -F "
-               "comm,pid,tid,cpu,time,event,trace");
+    return Status::Error(path + ": has no names of events; " + write);
   if (reader.foreign() > 0)
     return Status::Error(
         path + ": is a trace of ftrace or trace-cmd, or has no times; ingero "
                "reads what perf script prints of `perf sched record`");
   if (events.odd_lines > 0)
     return Status::Error(path + ": its events cannot be read (" +
-                         events.first_odd +
-                         "); write it with perf script -F "
-                         "comm,pid,tid,cpu,time,event,trace");
+                         events.first_odd + "); " + write);
+  if (!events.cut.empty())
+    return Status::Error(path + ": has no context switch before the place " +
+                         events.cut + " where it was cut; write it again, or "
+                                      "copy it again");
   return Status::Error(
       path + ": has no context switch; record with `perf sched record`, or "
              "perf record -a -e sched:sched_switch -e sched:sched_waking");
@@ -815,6 +881,14 @@ Result<SchedEvents> ReadPerfSched(const std::string& path,
 
 std::vector<std::string> NotTold(const SchedEvents& events) {
   std::vector<std::string> lines;
+  if (!events.cut.empty())
+    lines.push_back("the end: the text was cut " + events.cut +
+                    ", write it or copy it again (missing: what came after)");
+  if (const uint64_t unread = events.odd_lines + events.no_events; unread > 0)
+    lines.push_back(
+        (unread == 1 ? "a line" : FormatCount(unread) + " lines") +
+        " of the text: damaged or not perf's, write it again (missing: what "
+        "such a line told)");
   if (!events.wakes)
     lines.push_back(
         "sched_waking: not in the text, record it too (missing: when threads "
@@ -826,9 +900,9 @@ std::vector<std::string> NotTold(const SchedEvents& events) {
         "in which system call threads slept, and for a disk)");
   if (!events.pids)
     lines.push_back(
-        "pid: the text has thread ids alone, write it with perf script -F "
-        "comm,pid,tid,cpu,time,event,trace (missing: which threads are one "
-        "process; each stands for itself)");
+        "pid: the text has thread ids alone, write it with " +
+        std::string(kPerfScript) +
+        " (missing: which threads are one process; each stands for itself)");
   lines.push_back(
       "pages, faults, CPU quota, exit status, GPUs: not in such a recording "
       "(missing: what memory, quotas and GPUs had to do with it)");

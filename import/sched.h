@@ -15,12 +15,19 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "import/import.h"
 
 namespace ingero::import {
+
+// What makes the text of a recording, as docs/import.md has it: without a part
+// of it less can be said (see NotTold()). " -i FILE" may follow.
+inline constexpr std::string_view kPerfScript =
+    "perf script --header --ns --show-task-events --show-lost-events -F "
+    "comm,pid,tid,cpu,time,event,ip,sym,trace";
 
 // One event of the text, in its order.
 struct SchedEvent {
@@ -73,6 +80,17 @@ struct SchedEvents {
   uint64_t switches = 0;
   uint64_t odd_lines = 0;  // of events that ingero wants, not understood
   std::string first_odd;   // its line number and beginning
+  uint64_t no_events = 0;  // lines that are none, nor any part of one
+  std::string first_no_event;
+  // Where the text ends within an event's lines, "in line 12"; "" = it does
+  // not, as far as can be told.
+  std::string cut;
+  // Between these two moments events may be missing, on any CPU: lines there
+  // are no events, or the text was cut.
+  struct Gap {
+    int64_t since = 0, t = 0;
+  };
+  std::vector<Gap> gaps;  // by t
 };
 
 Result<SchedEvents> ReadPerfSched(const std::string& path,

@@ -165,12 +165,14 @@ class Builder {
   void OnWake(const SchedEvent& e);
   void OnFork(const SchedEvent& e);
   void OnLost(const SchedEvent& e);
+  void OnGap(const SchedEvents::Gap& gap);
 
   const SchedEvents& in_;
   std::unordered_map<uint32_t, uint32_t> current_;  // by tid
   std::vector<Cpu> cpus_;
   bool heads_ = false;  // ids before events are those in them
   uint64_t breaks_ = 0;
+  std::vector<size_t> gaps_;  // of losses: which no break has shown yet
 };
 
 void Builder::OnSwitch(const SchedEvent& e) {
@@ -178,8 +180,15 @@ void Builder::OnSwitch(const SchedEvent& e) {
   if (cpu.seen && cpu.tid != e.tid) {
     ++breaks_;
     if (!cpu.lost) {
-      losses.push_back({e.cpu, cpu.t, e.t, 1});
-      ++lost;
+      const LossRow row{e.cpu, cpu.t, e.t, 1};
+      // What is missing here is what a gap hid, once.
+      if (!gaps_.empty() && losses[gaps_.back()].end >= cpu.t) {
+        losses[gaps_.back()] = row;
+        gaps_.pop_back();
+      } else {
+        losses.push_back(row);
+        ++lost;
+      }
     }
   }
   cpu = {true, e.other, e.t, false};
@@ -283,6 +292,13 @@ void Builder::OnLost(const SchedEvent& e) {
                     e.count});
 }
 
+void Builder::OnGap(const SchedEvents::Gap& gap) {
+  const int64_t t = std::clamp(gap.t, begin, end);
+  gaps_.push_back(losses.size());
+  losses.push_back({0, std::clamp(gap.since, begin, t), t, 1});
+  ++lost;
+}
+
 Status Builder::Build() {
   uint64_t same = 0, other = 0;
   begin = INT64_MAX;
@@ -300,7 +316,9 @@ Status Builder::Build() {
     return Status::Error("its times cannot be true: from " +
                          std::to_string(begin) + " to " +
                          std::to_string(end) + " ns");
+  auto gap = in_.gaps.begin();
   for (const SchedEvent& e : in_.events) {
+    for (; gap != in_.gaps.end() && gap->t <= e.t; ++gap) OnGap(*gap);
     switch (e.kind) {
       case SchedEvent::kSwitch: OnSwitch(e); break;
       case SchedEvent::kWaking:
@@ -331,6 +349,10 @@ Status Builder::Build() {
       case SchedEvent::kLost: OnLost(e); break;
     }
   }
+  for (; gap != in_.gaps.end(); ++gap) OnGap(*gap);
+  std::stable_sort(
+      losses.begin(), losses.end(),
+      [](const LossRow& a, const LossRow& b) { return a.begin < b.begin; });
   if (static_cast<double>(breaks_) >
       kMostBreaks * static_cast<double>(rows.size()))
     return Status::Error(
@@ -536,20 +558,20 @@ Result<KernelWritten> WriteKernelStream(SchedEvents events,
 Status CheckTogether(const Events& events, const std::string& events_path,
                      const SchedEvents& sched, const std::string& sched_path) {
   using Clock = SchedEvents::Clock;
-  constexpr const char* kHow =
-      "; record with perf record -k mono, and write the text with perf script "
-      "--header --ns";
+  const std::string how =
+      "; record with perf record -k mono, and write the text with " +
+      std::string(kPerfScript);
   if (sched.clock == Clock::kPerf)
     return Status::Error(sched_path +
                          ": its times are of perf's own clock, which no other "
-                         "trace has" + kHow);
+                         "trace has" + how);
   if (sched.clock == Clock::kOther)
     return Status::Error(sched_path + ": its times are of the clock " +
                          sched.clock_name + ", which runs at its own rate" +
-                         kHow);
+                         how);
   if (sched.clock == Clock::kNotTold || sched.real_minus_clock_ns == 0)
     return Status::Error(
-        sched_path + ": does not say which clock its times are of" + kHow);
+        sched_path + ": does not say which clock its times are of" + how);
   int64_t begin = INT64_MAX, end = INT64_MIN;
   for (const HostCall& c : events.calls) {
     begin = std::min(begin, c.begin);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/tables.h"
 #include "import/sched.h"
@@ -403,13 +404,24 @@ std::string Fixture(const char* name) {
   return text.ok() ? *text : "";
 }
 
+// Where events begin: a cut there leaves whole ones alone.
+std::set<size_t> EventBegins(const std::string& text) {
+  std::set<size_t> begins = {text.size()};
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    if (text[at] != '\t' && text[at] != '\n') begins.insert(at);
+  return begins;
+}
+
 TEST(PerfDamage, CutAtEveryByte) {
   TempDir dir;
-  for (const char* name : {"plain.txt", "lost.txt", "chains.txt"}) {
+  for (const char* name :
+       {"plain.txt", "lost.txt", "joined.txt", "chains.txt"}) {
     std::string whole = Fixture(name);
     // With a switch soon.
     whole.erase(0, whole.rfind('\n', whole.find("sched_switch: ")) + 1);
-    whole.resize(std::min<size_t>(whole.size(), 1000));
+    const bool chains = std::string(name) == "chains.txt";
+    whole.resize(whole.find(chains ? "\n\n" : "\n", 1000) + (chains ? 2 : 1));
+    const std::set<size_t> begins = EventBegins(whole);
     uint64_t before = 0;
     for (size_t size = 0; size < whole.size(); ++size) {
       WriteFile(dir / "t.txt", whole.substr(0, size));
@@ -423,10 +435,101 @@ TEST(PerfDamage, CutAtEveryByte) {
       EXPECT_GE(events->switches, before) << size;
       EXPECT_LE(events->switches, before + 1) << size;
       EXPECT_EQ(events->odd_lines, 0u) << size;
+      EXPECT_EQ(events->no_events, 0u) << size;
       before = events->switches;
+      // Behind the first line alone nothing shows that a chain would follow.
+      if (whole[size - 1] == '\n' &&
+          std::count(whole.begin(), whole.begin() + static_cast<long>(size),
+                     '\n') == 1)
+        continue;
+      const bool between = begins.contains(size);
+      EXPECT_EQ(events->cut.empty(), between)
+          << name << " " << size << " " << events->cut;
+      EXPECT_EQ(events->gaps.size(), between ? 0u : 1u) << size;
+      const std::vector<std::string> told = NotTold(*events);
+      EXPECT_EQ(std::any_of(told.begin(), told.end(),
+                            [](const std::string& line) {
+                              return line.starts_with("the end: the text was "
+                                                      "cut");
+                            }),
+                !between)
+          << size;
     }
     EXPECT_GT(before, 0u) << name;
   }
+}
+
+TEST(PerfDamage, ACutIsALossAtTheEnd) {
+  TempDir dir;
+  const std::string whole = Switch("1.000000", "000", "7", "S", "8") +
+                            Switch("1.000010", "000", "8", "S", "7");
+  const std::string next = Switch("1.000020", "000", "7", "S", "8");
+  EXPECT_TRUE(Import(dir, whole).losses.empty());
+  for (const std::string& end : {std::string(" "), next.substr(0, 20),
+                                 next.substr(0, next.size() - 5)}) {
+    const Imported got = Import(dir, whole + end);
+    ASSERT_EQ(got.losses.size(), 1u) << end;
+    const uint64_t t = got.switches.back()[switch_table::kT];
+    EXPECT_EQ(got.losses[0],
+              (std::vector<uint64_t>{t, t, INGERO_LOSS_NOT_IMPORTED, 1}));
+  }
+  auto nothing = ReadText(dir, next.substr(0, 60));
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_NE(nothing.status().message().find("in line 1 where it was cut"),
+            std::string::npos)
+      << nothing.status().message();
+}
+
+TEST(PerfDamage, LinesThatAreNoEventsAreSaid) {
+  TempDir dir;
+  const std::string first = Switch("1.000000", "000", "7", "S", "8"),
+                    second = Switch("1.000010", "000", "8", "S", "7"),
+                    third = Switch("1.000020", "000", "7", "S", "8");
+  const std::string half = first.substr(40);
+  using Loss = std::vector<uint64_t>;
+  const auto one = [&](const std::string& text, Loss loss, const char* at) {
+    auto events = ReadText(dir, text);
+    ASSERT_TRUE(events.ok());
+    EXPECT_EQ(events->no_events, 1u) << text;
+    EXPECT_TRUE(events->first_no_event.starts_with(at))
+        << events->first_no_event;
+    EXPECT_EQ(events->cut, "");
+    const Imported got = Import(dir, text);
+    ASSERT_EQ(got.losses.size(), 1u) << text;
+    EXPECT_EQ(got.losses[0], loss) << text;
+    EXPECT_EQ(got.written.lost, 1u);
+  };
+  constexpr uint64_t kId = INGERO_LOSS_NOT_IMPORTED;
+  // Before the first event: half of one, words, a frame of none.
+  for (const std::string& garbage :
+       {half, std::string("Dear diary\n"), std::string("\tfff81 schedule\n"),
+        std::string(20'000, 'x') + "\n"})
+    one(garbage + first + second, Loss{1'000'000'000, 1'000'000'000, kId, 1},
+        "line 1: ");
+  // Between two, where nothing shows what it was.
+  one(first + half + second, Loss{1'000'000'000, 1'000'010'000, kId, 1},
+      "line 2: ");
+  // What is missing there is counted once.
+  one(first + half + third, Loss{1'000'000'000, 1'000'020'000, kId, 1},
+      "line 2: ");
+  // After the last.
+  one(first + second + "Killed\n", Loss{1'000'010'000, 1'000'010'000, kId, 1},
+      "line 3: ");
+  // An event that cannot be read, on a CPU that is known.
+  auto odd = Switch("1.000005", "000", "8", "S", "9");
+  odd.replace(odd.find("==>"), 3, "   ");
+  const Imported got = Import(dir, first + odd + second);
+  ASSERT_EQ(got.losses.size(), 1u);
+  EXPECT_EQ(got.losses[0], (Loss{1'000'000'000, 1'000'005'000, kId, 1}));
+  // perf's own lines, and those of its header, are no garbage.
+  auto well = ReadText(
+      dir, "# " + std::string(20'000, 'x') + "\n\n" + first +
+               "x 7/7 [000] 1.000001: PERF_RECORD_LOST_SAMPLES lost 7 (BPF)\n"
+               "x 7/7 [000] 1.000001: PERF_RECORD_MMAP2 7/7: [0x5(0x1) @ 0]\n"
+               "\n" + second);
+  ASSERT_TRUE(well.ok());
+  EXPECT_EQ(well->no_events + well->odd_lines + well->gaps.size(), 0u);
+  EXPECT_EQ(well->cut, "");
 }
 
 TEST(PerfDamage, EveryByteChanged) {

@@ -128,6 +128,67 @@ class FilesTest(Case):
         self.assertEqual(self.ingero("query", "--db", "d.store",
                                      SWITCHES).stdout, want)
 
+    def test_the_command_is_the_same_wherever_it_is_told(self):
+        """With a part of it left out, causes are not evaluated."""
+        def commands(text):
+            text = re.sub(r"\\\n\s*", "", text)
+            return [" ".join(c.split()) for c in re.findall(
+                r"perf script (?=-)[^;()>`\n]*-F [^;()>`\n]*", text)]
+        self.write("perf.data", "PERFILE2" + "\0" * 96)
+        hint = self.ingero("import", "perf.data", status=1).stderr
+        (told,) = commands(hint)
+        self.assertTrue(told.endswith(" -i perf.data"), told)
+        told = told[:-len(" -i perf.data")]
+        with open(os.path.join(HERE, "../../docs/import.md")) as f:
+            self.assertEqual(commands(f.read()), [told])
+        self.assertEqual(commands(self.ingero("import", "--help").stdout),
+                         [told])
+        # Not without columns either: a line without CPU, names, or processes.
+        line = ("x 7 {}1.000000: {}prev_comm=x prev_pid=7 prev_prio=1 "
+                "prev_state=S ==> next_comm=y next_pid=8 next_prio=1\n")
+        for cpu, event in ("", "sched:sched_switch: "), ("[000] ", ""):
+            self.write("columns.txt", line.format(cpu, event))
+            self.assertEqual(commands(self.ingero(
+                "import", "columns.txt", status=1).stderr), [told])
+        self.write("tids.txt", line.format("[000] ", "sched:sched_switch: ") *
+                   2)
+        self.ingero("import", "tids.txt")
+        self.assertEqual(commands(" ".join(self.ingero(
+            "explain", "--db", "tids.store").stdout.split())), [told])
+        # A name with a blank in it is one word.
+        os.rename(os.path.join(self.dir, "perf.data"),
+                  os.path.join(self.dir, "my perf.data"))
+        self.assertIn("-i 'my perf.data' > sched.txt", self.ingero(
+            "import", "my perf.data", status=1).stderr)
+
+    def test_a_cut_or_damaged_text_is_said(self):
+        whole = self.fixture("joined.txt")
+        end = len(whole) - 40
+        half = whole.index("\n", len(whole) // 2) - 60
+        diary = whole.index("sched:sched_")
+        diary = whole.rindex("\n", 0, diary) + 1
+        for name, text, note, missing in (
+                ("end", whole[:end], "note the text was cut in line 182",
+                 "the end: the text was cut in line 182"),
+                ("begin", whole[half:], "note 1 line is no event of perf and "
+                 "was left out (line 1: ", "a line of the text: damaged"),
+                ("words", whole[:diary] + "Dear diary\n" + whole[diary:],
+                 ": Dear diary); events may be missing there",
+                 "a line of the text: damaged")):
+            with self.subTest(name):
+                said = self.words("import", self.write(name + ".txt", text))
+                self.assertIn(note, said)
+                self.assertIn(" x not-imported: ", said)
+                explained = self.words("explain", "--db", name + ".store")
+                self.assertIn("not recorded by perf: " + missing, explained)
+                self.assertIn("(not-imported)", explained)
+                self.ingero("explain", "--strict", "--db", name + ".store",
+                            status=3)
+        self.ingero("import", self.write("whole.txt", whole))
+        explained = self.words("explain", "--db", "whole.store")
+        for none in "the end: ", "of the text: ", "(not-imported)":
+            self.assertNotIn(none, explained)
+
     def test_lost_events_are_counted(self):
         self.ingero("import", os.path.join(FIXTURES, "lost.txt"))
         counted = sum(int(n) for n in re.findall(
