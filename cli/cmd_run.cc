@@ -171,17 +171,21 @@ class Session {
 
 bool Session::StartKernelSide() {
   if (options_.cuda_only) return true;
-  if (CompanionRecordsInto(options_.dir)) {
+  const auto use_others = [this] {
+    if (!WaitForOthersCompanion(options_.dir)) return false;
     kernel_by_others_ = true;
     Say("an ingero-kprobe records into " + options_.dir +
         " already; this uses what it records");
     return true;
-  }
+  };
+  if (use_others()) return true;
   const bool may_ask = isatty(STDIN_FILENO) == 1 && io_.err_is_terminal;
   ShowInPlace("starting ingero-kprobe, for the scheduler's side");
   auto started =
       Companion::Start(options_.dir, options_.buffer_bytes, may_ask);
   EndLine();
+  // Somebody's may have been begun at the same time, and be the first.
+  if (!started.ok() && use_others()) return true;
   if (!started.ok()) {
     Say((options_.program.empty() ? "" : kWithout) +
         started.status().message());

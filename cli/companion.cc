@@ -21,6 +21,10 @@ namespace {
 constexpr std::chrono::seconds kMostUntilReady{60};
 constexpr size_t kMaxSaidBytes = 64 << 10;
 constexpr std::string_view kName = "ingero-kprobe: ";
+constexpr const char* kLock = "/ingero-kprobe.lock";
+// Between its lock and its first event an ingero-kprobe takes a tenth of this
+// where it has to share its CPU.
+constexpr std::chrono::seconds kMostUntilOthers{10};
 
 // What comes before the companion's path to run it as root: nothing, or sudo.
 Result<std::vector<std::string>> AsRoot(const std::string& companion,
@@ -169,10 +173,35 @@ std::vector<std::string> Companion::Said() const {
   return lines;
 }
 
+namespace {
+
+bool SomebodyHolds(const Fd& lock) {
+  if (flock(lock.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  flock(lock.get(), LOCK_UN);
+  return false;
+}
+
+}  // namespace
+
 bool CompanionRecordsInto(const std::string& dir) {
-  auto lock = OpenFile(dir + "/ingero-kprobe.lock", O_RDONLY | O_NOFOLLOW);
-  return lock.ok() && flock(lock->get(), LOCK_SH | LOCK_NB) != 0 &&
-         errno == EWOULDBLOCK;
+  auto lock = OpenFile(dir + kLock, O_RDONLY | O_NOFOLLOW);
+  return lock.ok() && SomebodyHolds(*lock);
+}
+
+bool WaitForOthersCompanion(const std::string& dir) {
+  auto lock = OpenFile(dir + kLock, O_RDONLY | O_NOFOLLOW);
+  if (!lock.ok()) return false;
+  const auto deadline = std::chrono::steady_clock::now() + kMostUntilOthers;
+  while (SomebodyHolds(*lock)) {
+    char text[64] = "";
+    if (pread(lock->get(), text, sizeof(text) - 1, 0) > 0 &&
+        std::string_view(text).find("recording") != std::string_view::npos)
+      return true;
+    // It holds it, whatever it does meanwhile.
+    if (std::chrono::steady_clock::now() > deadline) return true;
+    (void)poll(nullptr, 0, 20);
+  }
+  return false;
 }
 
 }  // namespace ingero::cli

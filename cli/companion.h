@@ -54,6 +54,8 @@ class Companion {
 
 // Whether an ingero-kprobe that somebody else started records into `dir`.
 bool CompanionRecordsInto(const std::string& dir);
+// The same; where it is only about to, once it does.
+bool WaitForOthersCompanion(const std::string& dir);
 
 }  // namespace ingero::cli
 

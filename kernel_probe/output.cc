@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 
 #include "kernel_probe/clock.h"
@@ -54,14 +55,21 @@ Result<Output> OpenOutput(const std::string& dir) {
   INGERO_ASSIGN_OR_RETURN(out.lock,
                           OpenFileAt(folder.get(), out.dir.path, kLockName,
                                      O_RDWR | O_CREAT | O_NOFOLLOW));
-  if (flock(out.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  // `ingero run` holds it for an instant, to see whether somebody does.
+  int taken = -1;
+  for (int attempt = 0; attempt < 5 && taken != 0; ++attempt) {
+    if (attempt > 0) usleep(10'000);
+    taken = flock(out.lock.get(), LOCK_EX | LOCK_NB);
+  }
+  if (taken != 0) {
     char pid[16] = "";
     const ssize_t n = pread(out.lock.get(), pid, sizeof(pid) - 1, 0);
     return Status::Error(
         "another ingero-kprobe" +
-        (n > 0 ? " (pid " + std::string(pid) + ")" : std::string()) +
+        (n > 0 ? " (pid " + std::to_string(std::atol(pid)) + ")"
+               : std::string()) +
         " already records into " + out.dir.path +
-        "; end it first, or use another --dir");
+        "; end it first, or record into another folder (--dir, INGERO_DIR)");
   }
   INGERO_RETURN_IF_ERROR(GiveTo(out.lock.get(), kLockName, out.dir));
   const std::string pid = std::to_string(getpid());
@@ -76,6 +84,11 @@ Result<Output> OpenOutput(const std::string& dir) {
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
   INGERO_RETURN_IF_ERROR(GiveTo(out.file.get(), name, out.dir));
   return out;
+}
+
+void TellRecording(const Output& output) {
+  const std::string text = std::to_string(getpid()) + "\nrecording\n";
+  (void)WriteAllAt(output.lock.get(), text, 0);
 }
 
 }  // namespace ingero::kernel_probe

@@ -21,6 +21,8 @@ struct Output {
 
 // dir: "" for the default folder. Takes the lock, makes the file.
 Result<Output> OpenOutput(const std::string& dir);
+// All probes are attached: who finds the lock taken knows it from here on.
+void TellRecording(const Output& output);
 
 }  // namespace ingero::kernel_probe
 

@@ -59,7 +59,7 @@ const char* LossText(uint32_t loss) {
 
 Status WriteFailure(const std::string& path, const Status& status) {
   return Status::Error(path + ": " + status.message() +
-                       ", as with another --dir");
+                       ", as with another folder (--dir, INGERO_DIR)");
 }
 
 double CpuSeconds() {
@@ -261,6 +261,7 @@ Status Recorder::Start() {
   if (options_.otlp)
     std::fprintf(stderr, "metrics: sent to %s\n",
                  SanitizeForTerminal(options_.otlp->url()).c_str());
+  TellRecording(output_);
   std::fprintf(stderr, "recording\n");
   begin_cpu_s_ = CpuSeconds();
   if (setpriority(PRIO_PROCESS, 0, kReaderNice) != 0) {

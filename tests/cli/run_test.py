@@ -543,6 +543,44 @@ class CompanionTest(RunCase):
         kprobe.communicate(timeout=60)
         self.assertEqual(kprobe.returncode, 0)
 
+    def test_one_that_is_first_meanwhile_is_used(self):
+        """Of two runs at a time each finds nobody who records, and starts
+        its own companion; the second one's is refused."""
+        own = os.path.join(self.dir, "own")
+        for folder in "bin", "lib":
+            os.makedirs(os.path.join(own, folder))
+        beside = os.path.dirname(OPTIONS.ingero)
+        shutil.copy(OPTIONS.ingero, os.path.join(own, "bin"))
+        shutil.copy(os.path.join(beside, "../lib/libingero_cuda.so"),
+                    os.path.join(own, "lib"))
+        begun, go = (os.path.join(self.dir, n) for n in ("begun", "go"))
+        late = os.path.join(own, "bin", "ingero-kprobe")
+        with open(late, "w") as f:
+            f.write(f"#!/bin/sh\n: >{begun}\nwhile [ ! -e {go} ]; do sleep 0.05;"
+                    f" done\nexec {os.path.abspath(OPTIONS.kprobe)} \"$@\"\n")
+        os.chmod(late, 0o755)
+        second = self.start(os.path.join(own, "bin", "ingero"), "run",
+                            OPTIONS.program, "--steps", "30",
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while not os.path.exists(begun):
+            self.assertIsNone(second.poll())
+            time.sleep(0.02)
+        first = self.start(OPTIONS.ingero, "run", *self.sleeper(),
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(first.stdout.readline(), "ready\n")
+        with open(go, "w"):
+            pass
+        said = second.communicate(timeout=120)[1]
+        self.assertEqual(second.returncode, 0, said)
+        self.assertIn("this uses what it records", said)
+        self.assertNotIn("only CUDA calls are recorded", said)
+        # Nor are its threads' states missing for want of a companion.
+        self.assertNotIn("started late", said)
+        self.assertIn("Verdict", said)
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=120)
+        self.assertEqual(len(self.kernel_streams()), 1)
+
     def test_without_rights(self):
         """One line says what is lost; the rest is as ever."""
         os.mkdir(self.trace)
@@ -615,7 +653,8 @@ class CompanionTest(RunCase):
         first = done.stderr.splitlines()[0]
         self.assertIn("only CUDA calls are recorded", first)
         self.assertRegex(first, "another ingero-kprobe already records into "
-                         r".*/a b; end it first")
+                         r".*/a b; end it first, or record into another "
+                         r"folder \(--dir, INGERO_DIR\)")
         # What it advises where it loses events can be given here, too.
         done = self.ingero("run", "--buffer", "3G", "true")
         self.assertIn("3 GiB per CPU is too much", done.stderr.splitlines()[0])
