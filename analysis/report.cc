@@ -283,11 +283,18 @@ class Builder {
         std::vector<bool> below(report_.processes.size());
         for (ProcessIndex p = 0; p < report_.processes.size(); ++p) {
           below[p] = context.Descends(p, f.process);
-          if (report_.processes[p].has_cuda && p != f.process &&
+          const Process& process = report_.processes[p];
+          if (process.has_cuda && p != f.process &&
               context.Descends(f.process, p))
             w->facts.above.push_back(p);
         }
         w->facts.below = std::move(below);
+        for (ProcessIndex p = report_.processes[f.process].parent;
+             p < report_.processes.size() && w->facts.launchers.size() < 64 &&
+             !report_.processes[p].is_ingero &&
+             context.SameProgram(p, f.process);
+             p = report_.processes[p].parent)
+          if (!report_.processes[p].has_cuda) w->facts.launchers.push_back(p);
       }
       // Paths are of all devices, so their base is too.
       w->facts.span += f.span;
@@ -1212,7 +1219,7 @@ class Builder {
           report_.facts.code_problems;
       f.recommendations.front().text =
           !f.code.empty()
-              ? "Move the work at these lines off this thread or behind the "
+              ? "Move the work at these lines off its thread or behind the "
                 "launches of the next step."
           : std::any_of(unread.begin(), unread.end(),
                         [&](const TraceFacts::CodeProblem& p) {
@@ -1220,11 +1227,11 @@ class Builder {
                                  report_.processes[p.process].pid == f.pid;
                         })
               ? "Find the lines that take it (py-spy, perf; `--where` could "
-                "not) and move that work off this thread or behind the "
+                "not) and move that work off its thread or behind the "
                 "launches of the next step."
               : "Find the lines that take it (few samples were of it: record "
                 "for longer, or with more of them, as in --where=200) and move "
-                "that work off this thread or behind the launches of the next "
+                "that work off its thread or behind the launches of the next "
                 "step.";
     }
   }

@@ -57,7 +57,38 @@ bool Context::InTree(ThreadIndex thread) const {
   // Ranks of one job: all below one process that uses CUDA itself.
   for (const ProcessIndex a : facts.above)
     if (p == a || Descends(p, a)) return true;
-  return false;
+  return std::find(facts.launchers.begin(), facts.launchers.end(), p) !=
+         facts.launchers.end();
+}
+
+bool Context::HandsWork(ThreadIndex thread) const {
+  if (InTree(thread)) return !IsWorker(thread);
+  const ProcessIndex p = ProcessOf(thread);
+  return p != kNone && report.processes[p].has_cuda &&
+         !facts.launchers.empty() && Descends(p, facts.launchers.back()) &&
+         SameProgram(p, facts.process);
+}
+
+namespace {
+
+// "/usr/bin/python3.12" -> "python": an interpreter is started by several names.
+std::string_view ProgramOf(const std::vector<Process>& all, ProcessIndex p) {
+  for (int depth = 0; p < all.size() && depth < 64; ++depth) {
+    if (std::string_view exe = all[p].exe; !exe.empty()) {
+      exe.remove_prefix(exe.rfind('/') + 1);
+      const size_t end = exe.find_last_not_of("0123456789.");
+      return end == exe.npos ? exe : exe.substr(0, end + 1);
+    }
+    p = all[p].parent;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Context::SameProgram(ProcessIndex a, ProcessIndex b) const {
+  const std::string_view of_a = ProgramOf(report.processes, a);
+  return !of_a.empty() && of_a == ProgramOf(report.processes, b);
 }
 
 bool Context::IsLoader(ThreadIndex thread) const {

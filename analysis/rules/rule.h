@@ -62,6 +62,9 @@ struct ProcessFacts {
   Ns possible;  // path cells of certainty kPossible
   std::set<ProcessIndex> on_path;  // processes that the path runs through
   std::vector<ProcessIndex> above;  // that use CUDA, and it descends from
+  // Nearest first: its parents without CUDA as long as they run the same file.
+  // They hand work to it (a server's front end, a launcher of ranks).
+  std::vector<ProcessIndex> launchers;
   // By process: whether it descends from this one. Empty: asked each time.
   std::vector<bool> below;
   double gpu_utilization = -1;     // measured mean, 0..1; below 0: not measured
@@ -125,7 +128,12 @@ class Context {
   ProcessIndex ProcessOf(ThreadIndex thread) const;
   bool IsOwn(ThreadIndex thread) const;     // of the starved process
   bool IsWorker(ThreadIndex thread) const;  // of a descendant of it
-  bool InTree(ThreadIndex thread) const;    // own, descendant or CUDA ancestor
+  // Own, a descendant, a CUDA ancestor or a descendant of one, or a launcher.
+  bool InTree(ThreadIndex thread) const;
+  // Of the program, but no descendant: also other CUDA processes of a launcher.
+  bool HandsWork(ThreadIndex thread) const;
+  // Whether they run the same file; one that has executed nothing, its parent's.
+  bool SameProgram(ProcessIndex a, ProcessIndex b) const;
   // A descendant that the path runs through: it supplies the program.
   bool IsLoader(ThreadIndex thread) const;
   bool IsIngero(ThreadIndex thread) const;

@@ -3,7 +3,8 @@
 //              that no thread ended, or the path leaves the program's
 //              processes.
 // Needs:       Kernel stream.
-// Near-miss:   The submitting thread's own timed sleep is idle-by-choice.
+// Near-miss:   The submitting thread's own timed sleep is idle-by-choice; a
+//              process above it that runs the same program is host-bound.
 // See docs/rules.md.
 #include "analysis/rules/registry.h"
 #include "base/text.h"
@@ -17,16 +18,22 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   // The path left the program's processes: someone else's answer was awaited.
   const bool elsewhere = cell.state == ThreadState::kRunning &&
                          cell.reason == Reason::kHostCode &&
-                         cell.thread != kNone && !context.InTree(cell.thread) &&
+                         cell.thread != kNone && !context.IsWorker(cell.thread) &&
+                         !context.HandsWork(cell.thread) &&
                          !context.IsIngero(cell.thread);
   return sleeps || elsewhere ? left : Ns(0);
 }
 
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
+  Ns asleep;
+  for (const auto& [syscall, time] : tally.syscalls) asleep += time;
   finding->claim = "The GPU waited " + context.Lost(tally) +
                    " for data from elsewhere: " +
                    context.Top(tally.threads, 3, tally.total()) +
-                   " slept in a socket, poll or timed sleep, or answered late.";
+                   (asleep * 2 < tally.total()
+                        ? " ran, or took that long to answer."
+                        : " slept in a socket, poll or timed sleep, or "
+                          "answered late.");
   Recommend(finding,
             "Look at what it waits for (service, network, rate limit). More "
             "requests in flight hide latency: more loader workers or a larger "

@@ -261,6 +261,7 @@ class Parser {
       Process p;
       p.pid = p.ns_pid = static_cast<uint32_t>(std::atoi(w[1].c_str()));
       p.name = w[2];
+      p.exe = o.Get("exe");
       p.start = Ns(p.pid);
       p.has_cuda = o.Has("cuda");
       p.is_ingero = o.Has("ingero");

@@ -21,6 +21,7 @@ from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
 
 MAIN = ["loader-cpu-bound", "loader-slow-worker", "loader-oversubscribed",
         "cpu-oversubscribed", "cpu-other-process", "in-process-loading", "host-bound",
+        "host-bound-engine",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
         "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait",
         "cgroup-quota", "quota-contention", "quota-loader",
@@ -41,6 +42,7 @@ FIXES = {
     "cpu-other-process": "--spinners 0",
     "in-process-loading": "--load_cpu_us 0",
     "host-bound": "--host_us 0",
+    "host-bound-engine": "--engine-us 0",
     "memory-faults": "--touch_pages 0",
     "pageable-copy": "--copy pinned",
     "idle-by-choice": "--sleep_us 0",
@@ -182,7 +184,7 @@ def judge(truth, report):
     workers = [w["pid"] for w in truth.get("workers", [])]
     wanted = {"worker": workers, "slow-worker": workers[:1],
               "spinner": [s["pid"] for s in truth["spinners"]],
-              "self": [pid], "": []}[truth["culprit"]]
+              "engine": [truth.get("engine")], "self": [pid], "": []}[truth["culprit"]]
     named = [c["pid"] for c in top["culprits"]]
     if wanted and (not named or named[0] not in wanted):
         complaints.append(f"names {named or 'nobody'}, not one of {wanted}")

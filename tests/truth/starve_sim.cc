@@ -70,6 +70,7 @@ using nlohmann::json;
   X(module_us, 0, "a sibling thread loads a module, every tenth step")       \
   X(epoch_steps, 0, "steps after which all workers are replaced; 0 = never") \
   X(worker_end_us, 0, "CPU time that a worker needs to end")                 \
+  X(engine_us, 0, "CPU time of the process above before each step")          \
   X(kill_worker_at, 0, "step at which the last worker is killed; 0 = none")  \
   X(host_functions, 0, "host functions put on the stream a step")            \
   X(phases, 1, "2 = sleep_us in the first half, host_us in the second")      \
@@ -107,7 +108,8 @@ struct Preset {
   const char* cause;     // DESIGN's id; "" = control: nothing to find
   const char* accepted;  // further ids that say the same truth
   const char* part;
-  const char* culprit;   // "worker", "slow-worker", "spinner", "self" or ""
+  const char* culprit;   // "worker", "slow-worker", "engine", "spinner",
+                         // "self" or ""
   const char* flags;
   // "" = known loss of severity HIGH or MEDIUM, the rest: "low", known loss;
   // "possible", at most that much; "fact", no lost time at all.
@@ -138,6 +140,9 @@ const Preset kPresets[] = {
      "--load-cpu-us 12000 --load-forks 4 --cpus 0,1 --steps 150"},
     {"host-bound", "host-bound", "in-process-loading launch-bound", "host", "",
      "--host-us 8000 --copy-kib 0 --cpus 0,1 --steps 200"},
+    // A server: its engine hands steps to the process that has the GPU.
+    {"host-bound-engine", "host-bound", "", "engine", "engine",
+     "--engine-us 8000 --copy-kib 0 --cpus 0,1 --steps 200"},
     {"memory-faults", "memory-faults", "", "touch", "",
      "--touch-pages 8192 --copy-kib 0 --cpus 0,1 --steps 150"},
     {"pageable-copy", "pageable-copy", "", "copy", "",
@@ -402,6 +407,7 @@ struct Lost {
   uint64_t query = 0;  // asking a stream that has finished
   uint64_t alloc = 0;  // allocating and freeing
   uint64_t module = 0;   // allocating, while a sibling loads a module
+  uint64_t engine = 0;   // waiting for the process above
   uint64_t replace = 0;  // ending workers and starting new ones
   // Part of load, host, touch, copy and of the end of a wait for the GPU that
   // had finished, in which the thread was not on a CPU.
@@ -571,6 +577,30 @@ class ModuleLoader {
   std::thread thread_;
 };
 
+// Between the trainer and the process above it.
+struct EngineLink {
+  int ask[2] = {-1, -1}, answer[2] = {-1, -1};
+};
+EngineLink engine_link;
+
+void ServeSteps(const Options& o) {
+  Jitter jitter(o.seed + 99);
+  for (char c; read(engine_link.ask[0], &c, 1) == 1;) {
+    Burn(jitter(o.engine_us * 1000));
+    if (write(engine_link.answer[1], &c, 1) != 1) {
+      return;
+    }
+  }
+}
+
+void AwaitEngine() {
+  char c = 0;
+  if (write(engine_link.ask[1], &c, 1) != 1 ||
+      read(engine_link.answer[0], &c, 1) != 1) {
+    Die("the engine has ended");
+  }
+}
+
 json Train(const Options& o) {
   prctl(PR_SET_NAME, "sim_trainer");
   std::vector<Worker> workers = StartWorkers(o);
@@ -665,6 +695,10 @@ json Train(const Options& o) {
       Part p(&part.load, &part.runnable);
       loader.PrepareBatch();
     }
+    if (o.engine_us != 0) {
+      Part p(&part.engine, nullptr);
+      AwaitEngine();
+    }
     const bool sleeps = o.phases < 2 || step < o.steps / 2;
     const bool computes = o.phases < 2 || !sleeps;
     if (o.host_us != 0 && computes) {
@@ -717,6 +751,7 @@ json Train(const Options& o) {
 #define ADD(x) lost.x += part.x
       ADD(wait); ADD(load); ADD(host); ADD(touch); ADD(sleep); ADD(lock);
       ADD(copy); ADD(query); ADD(alloc); ADD(module); ADD(replace);
+      ADD(engine);
       ADD(runnable);
 #undef ADD
       lost.throttled += ThrottledNs() - throttled;
@@ -779,6 +814,7 @@ json Train(const Options& o) {
                     {"copy", lost.copy},   {"runnable", lost.runnable},
                     {"query", lost.query}, {"alloc", lost.alloc},
                     {"module", lost.module}, {"replace", lost.replace},
+                    {"engine", lost.engine},
                     {"cold", cold},
                     // Between launches: no gap of ours, the GPU's own account.
                     {"launch", gpu_idle - gpu_idle_before -
@@ -1022,10 +1058,15 @@ int Main(int argc, char** argv) {
   if (pipe(fds) != 0) {
     Die("cannot make a pipe");
   }
+  if (o.engine_us != 0 &&
+      (pipe(engine_link.ask) != 0 || pipe(engine_link.answer) != 0)) {
+    Die("cannot make a pipe");
+  }
   pid_t trainer = fork();
   if (trainer == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(fds[0]);
+    close(engine_link.ask[0]);
     std::string why = o.quota_ms != 0 ? EnterQuota(o.quota_ms) : "";
     if (!why.empty()) {
       fprintf(stderr, "starve_sim: SKIP: no CPU quota can be set here: %s\n",
@@ -1047,6 +1088,10 @@ int Main(int argc, char** argv) {
     exit(0);
   }
   close(fds[1]);
+  close(engine_link.ask[1]);
+  if (o.engine_us != 0) {
+    ServeSteps(o);
+  }
   std::string text;
   char buffer[65536];
   for (ssize_t n; (n = read(fds[0], buffer, sizeof buffer)) > 0;) {
@@ -1066,6 +1111,7 @@ int Main(int argc, char** argv) {
   }
   json truth = json::parse(text);
   truth["spinners"] = spinner_list;
+  truth["engine"] = getpid();
   truth["other_cpu_ns"] = machine > own ? machine - own : 0;
   truth["preset"] = preset != nullptr ? preset->name : "";
   if (preset != nullptr) {
