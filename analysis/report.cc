@@ -84,7 +84,8 @@ std::string Seconds(Ns t) {
 struct Work {
   ProcessFacts facts;
   std::vector<Tally> tallies;  // by rule
-  Ns waited_for_ingero;        // runnable while ingero's own process ran
+  // Runnable while ingero's own processes ran, by process.
+  std::map<ProcessIndex, Ns> held_by_ingero;
   double gpu_percent = 0;      // measured utilisation, summed
   uint64_t gpu_samples = 0;
   LostTimeQuery query;
@@ -685,7 +686,7 @@ class Builder {
       if (w == nullptr || cell.time <= Ns(0)) continue;
       const Context context(report_, w->facts);
       if (cell.culprit != kNone && context.IsIngero(cell.culprit))
-        w->waited_for_ingero += cell.time;
+        w->held_by_ingero[context.ProcessOf(cell.culprit)] += cell.time;
       const bool unseen = cell.reason == Reason::kHolderUnseen ||
                           (cell.state == ThreadState::kUnknown &&
                            Scheduled(cell.range.begin));
@@ -1395,7 +1396,12 @@ class Builder {
     a.process = w.facts.process;
     a.starved = w.facts.known;
     a.unseen = w.facts.unseen;
-    a.waited_for_ingero = w.waited_for_ingero;
+    a.held_by_ingero.assign(w.held_by_ingero.begin(), w.held_by_ingero.end());
+    std::stable_sort(
+        a.held_by_ingero.begin(), a.held_by_ingero.end(),
+        [](const auto& x, const auto& y) { return x.second > y.second; });
+    for (const auto& [process, time] : a.held_by_ingero)
+      a.waited_for_ingero += time;
     const auto rules = Rules();
     for (size_t r = 0; r + 1 < rules.size(); ++r) a.below += w.tallies[r].known;
     a.unexplained = a.starved - a.below;

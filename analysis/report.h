@@ -101,8 +101,10 @@ struct Account {
   // Of all that was or may have been starved: what the threads did, or who held
   // the CPU they waited for, is not known: context switches were not seen.
   Ns unseen;
-  // Waiting for a CPU that ingero's own processes held; blamed on nobody.
+  // Waiting for a CPU that ingero's own processes held; blamed on nobody. By
+  // whom it was held, the longest first; the parts sum to it.
   Ns waited_for_ingero;
+  std::vector<std::pair<ProcessIndex, Ns>> held_by_ingero;
 };
 
 struct NotEvaluated {

@@ -205,13 +205,18 @@ Json Accounts(const Report& report) {
     Json causes = Array();
     for (const auto& [cause, lost] : a.causes)
       causes.push_back({{"cause", cause}, {"lost_ns", lost.value}});
+    Json held = Array();
+    for (const auto& [process, time] : a.held_by_ingero)
+      held.push_back(
+          {{"process", Identity(report, process)}, {"ns", time.value}});
     out.push_back({{"process", Identity(report, a.process)},
                    {"starved_ns", a.starved.value},
                    {"causes", causes},
                    {"below_ns", a.below.value},
                    {"unexplained_ns", a.unexplained.value},
                    {"unseen_ns", a.unseen.value},
-                   {"waited_for_ingero_ns", a.waited_for_ingero.value}});
+                   {"waited_for_ingero_ns", a.waited_for_ingero.value},
+                   {"held_by_ingero", held}});
   }
   return out;
 }

@@ -211,6 +211,8 @@ std::vector<LabeledFact> ReportWords::Facts() const {
     list.push_back({"Accuracy", "clocks joined within " +
                                     FormatDuration(facts.clock_error)});
   list.push_back({"Cost", Cost()});
+  if (const std::string own = OwnProcesses(); !own.empty())
+    list.push_back({"", Sentence(own)});
   AddCode(&list);
   return list;
 }
@@ -265,20 +267,69 @@ std::string ReportWords::Cost() const {
     text += fmt::format(", the companion's probes {} on each CPU ({})",
                         FormatDuration(probes),
                         FormatCounted(facts.switches, "switch", "switches"));
-  Ns ran, waited;
-  for (const ProcessActivity& a : r_.activities)
-    if (a.role == "ingero") ran += a.running;
-  for (const analysis::Account& a : r_.accounts) waited += a.waited_for_ingero;
-  if (ran > Ns(0))
-    text += fmt::format("; {}ingero's own processes ran for {}",
-                        r_.window == r_.span ? "" : "in the time looked at ",
-                        FormatDuration(ran));
-  if (waited > Ns(0))
-    text += fmt::format(
-        "; for {}, blamed on nobody, GPU work waited for a "
-        "CPU that they held",
-        FormatDuration(waited));
   return text;
+}
+
+std::string ReportWords::OwnProcesses() const {
+  constexpr size_t kShown = 3;
+  using Times = std::map<ProcessIndex, Ns>;
+  // "ingero merge/2301 310 ms, ingero-kprobe/2290 60 ms".
+  const auto by_process = [this](const Times& times) {
+    std::vector<std::pair<ProcessIndex, Ns>> list(times.begin(), times.end());
+    std::stable_sort(
+        list.begin(), list.end(),
+        [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::vector<std::string> parts;
+    for (const auto& [process, time] : list) {
+      if (parts.size() == kShown) break;
+      parts.push_back(fmt::format("{} {}", OwnName(process),
+                                  FormatDuration(time)));
+    }
+    if (list.size() > kShown)
+      parts.push_back(fmt::format("and {} more", list.size() - kShown));
+    return Join(parts);
+  };
+  const auto sum = [](const Times& times) {
+    Ns all;
+    for (const auto& [process, time] : times) all += time;
+    return all;
+  };
+  Times ran, held;
+  for (const ProcessActivity& a : r_.activities)
+    if (a.role == "ingero" && a.running > Ns(0)) ran[a.process] += a.running;
+  for (const analysis::Account& a : r_.accounts)
+    for (const auto& [process, time] : a.held_by_ingero) held[process] += time;
+  std::string text;
+  if (!ran.empty())
+    text = fmt::format("not in that: {}ingero's own processes ran for {} ({})",
+                       r_.window == r_.span ? "" : "in the time looked at ",
+                       FormatDuration(sum(ran)), by_process(ran));
+  if (!held.empty())
+    text += fmt::format(
+        "{}GPU work waited for {} for a CPU that {} held ({}), which no cause "
+        "is blamed for",
+        text.empty() ? "not in that: " : "; ", FormatDuration(sum(held)),
+        text.empty() ? "ingero's own processes" : "they", by_process(held));
+  return text;
+}
+
+// "ingero merge/2301": which command it was is in its first words.
+std::string ReportWords::OwnName(ProcessIndex index) const {
+  const Process* p = Find(index);
+  if (p == nullptr) return Short(index);
+  std::vector<std::string> words = {""};
+  for (const char c : p->cmdline) {
+    if (c != '\0' && c != '\x1f' && c != ' ')
+      words.back() += c;
+    else if (words.size() == 2)
+      break;
+    else
+      words.emplace_back();
+  }
+  const bool command = p->name == "ingero" && words.size() == 2 &&
+                       !words[1].empty() && words[1].front() != '-';
+  return Name(p->name + (command ? " " + words[1] : "")) +
+         fmt::format("/{}", p->pid);
 }
 
 // One line for each kind of loss, with how often and when; notices last.

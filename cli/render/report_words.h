@@ -84,6 +84,9 @@ class ReportWords {
   std::string Recorded() const;
   std::string Idle(const analysis::Feeding& feeding) const;
   std::string Cost() const;
+  // What ingero's own processes took besides; "" = nothing.
+  std::string OwnProcesses() const;
+  std::string OwnName(analysis::ProcessIndex index) const;
   void AddLosses(std::vector<LabeledFact>* facts) const;
   void AddCode(std::vector<LabeledFact>* facts) const;
 

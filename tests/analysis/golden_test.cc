@@ -79,7 +79,15 @@ std::string Summary(const Report& r) {
         << FormatDuration(a.unexplained)
         << " unexplained = " << FormatDuration(a.starved) << "; unseen "
         << FormatDuration(a.unseen) << ", waited for ingero "
-        << FormatDuration(a.waited_for_ingero) << "\n";
+        << FormatDuration(a.waited_for_ingero);
+    Ns held;
+    for (const auto& [process, time] : a.held_by_ingero) {
+      out << " " << r.processes[process].name << "/"
+          << r.processes[process].pid;
+      held += time;
+    }
+    EXPECT_EQ(held, a.waited_for_ingero);
+    out << "\n";
     Ns parts = a.below + a.unexplained;
     for (const auto& [cause, lost] : a.causes) parts += lost;
     EXPECT_EQ(parts, a.starved);

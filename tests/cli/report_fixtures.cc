@@ -219,6 +219,7 @@ Report Oversubscribed() {
   a.unexplained = Ms(100);
   a.unseen = Ms(40);
   a.waited_for_ingero = Ms(12);
+  a.held_by_ingero = {{4, Ms(12)}};
   r.accounts = {a};
   analysis::StepSummary steps;
   steps.process = 0;
