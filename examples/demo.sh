@@ -5,12 +5,19 @@
 # workload runs on simulated CUDA; with a GPU and PyTorch it is benchmark.py.
 # Recordings go to a folder of the demo's own, never to yours.
 #
+# Usage: examples/demo.sh [ARGUMENTS]
+#
+#   arguments           go to the workload
 #   INGERO_DEMO_BUILD   where to build; default build-demo/
 #   INGERO_DEMO_DIR     where to record; default a new folder under /tmp
-#   arguments           go to the workload
+#   CMAKE_BUILD_PARALLEL_LEVEL   so many compilers at a time; default: one a CPU
+#                       and two more
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-root=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=cmake/stoppable.sh
+. "$root/cmake/stoppable.sh"
+case "${1-}" in -h | --help) print_usage; exit ;; esac
+cd "$root"
 build=${INGERO_DEMO_BUILD:-$root/build-demo}
 
 say() { printf '\n== %s\n' "$*"; }
@@ -19,21 +26,25 @@ show() { printf '$ %s\n' "$*"; }
 say "1. Install what is missing, build into ${build#"$root"/}"
 "$root/cmake/setup.sh"
 log=$(mktemp)
-{ cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DINGERO_BUILD_TESTS=OFF -DINGERO_BUILD_BENCH=OFF &&
-  cmake --build "$build"; } >"$log" 2>&1 &
-building=$!
-trap 'kill "$building" 2>/dev/null || true; rm -f "$log"' EXIT
+stoppable_log=$log
+build_it() {
+  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DINGERO_BUILD_TESTS=OFF -DINGERO_BUILD_BENCH=OFF &&
+    cmake --build "$build"
+}
+start_stoppable build_it >"$log" 2>&1
 # Minutes on a small machine: what it is at, every half minute.
 for ((second = 1; ; ++second)); do
   sleep 1
-  kill -0 "$building" 2>/dev/null || break
+  kill -0 "$stoppable_group" 2>/dev/null || break
   if ((second % 30 == 0)); then
-    printf '   %d s: %.70s\n' "$second" "$(tail -n 1 "$log")"
+    # What a line shows last, where it was written over.
+    printf '   %d s: %.70s\n' "$second" \
+      "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | tr -cd '[:print:]')"
   fi
 done
-trap - EXIT
-if ! wait "$building"; then
+stoppable_log=
+if ! wait_for_stoppable; then
   tail -n 30 "$log" >&2
   echo "demo: the build failed; all of its output is in $log" >&2
   exit 1

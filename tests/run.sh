@@ -4,11 +4,18 @@
 # all tests. Its last line is "N passed, N failed, N skipped"; the exit status
 # is 0 only where something passed and nothing failed.
 #
-#   INGERO_BUILD_DIR   where to build; default build-tests/
+# Usage: tests/run.sh [ARGUMENTS]
+#
 #   arguments          go to ctest, as in: tests/run.sh -R layout
+#   INGERO_BUILD_DIR   where to build; default build-tests/
+#   CMAKE_BUILD_PARALLEL_LEVEL   so many compilers at a time; default: one a CPU
+#                      and two more
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-root=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=cmake/stoppable.sh
+. "$root/cmake/stoppable.sh"
+case "${1-}" in -h | --help) print_usage; exit ;; esac
+cd "$root"
 build=${INGERO_BUILD_DIR:-$root/build-tests}
 
 # What goes wrong before the tests counts as one failed test.
@@ -24,9 +31,9 @@ if command -v ccache >/dev/null 2>&1; then
   launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 fi
-cmake -S "$root" -B "$build" -G Ninja -DINGERO_WERROR=ON \
+stoppable cmake -S "$root" -B "$build" -G Ninja -DINGERO_WERROR=ON \
   -DINGERO_BUILD_TESTS=ON -DINGERO_BUILD_BENCH=ON "${launcher[@]}"
-cmake --build "$build" -- -k 0
+stoppable cmake --build "$build" -- -k 0
 trap - ERR
 
 # Root tests load BPF programs. Where that cannot work they are left out and
@@ -44,9 +51,9 @@ fi
 results=$build/test-results.xml
 rm -f "$results"
 # One after another: many measure time, and two cores are the least we support.
-ctest --test-dir "$build" --output-on-failure --no-tests=ignore \
+stoppable ctest --test-dir "$build" --output-on-failure --no-tests=ignore \
   --output-junit "$results" --test-output-size-passed 4000000 \
-  --test-output-size-failed 4000000 "${select[@]}" "$@" </dev/null || true
+  --test-output-size-failed 4000000 "${select[@]}" "$@" || true
 
 if [ "${left_out:-0}" -gt 0 ]; then
   echo "root tests: $left_out skipped: $why_no_root"
