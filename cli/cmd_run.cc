@@ -657,11 +657,13 @@ class WhereOption {
                   ->type_name("=HZ")
                   ->expected(0, 1);
   }
-  // False: Wrong() says what is.
-  bool Take(RecordingOptions* o) const {
+  // False: Wrong() says what is. `args`: those that were parsed, which alone
+  // tell "--where=" from "--where".
+  bool Take(const Args& args, RecordingOptions* o) const {
     if (option_->count() == 0) return true;
     o->where_hz = code_sampler::kDefaultHz;
-    if (text_.empty()) return true;
+    if (text_.empty())
+      return std::find(args.begin(), args.end(), "--where=") == args.end();
     const auto [end, error] = std::from_chars(
         text_.data(), text_.data() + text_.size(), o->where_hz);
     return error == std::errc() && end == text_.data() + text_.size() &&
@@ -777,8 +779,17 @@ int RunRun(const Args& args, const Io& io) {
       ->type_name("");
   const size_t at = ProgramAt(app, args);
   const auto words = args.begin() + static_cast<ptrdiff_t>(at);
-  if (auto status = Parse(app, Args(args.begin(), words), io)) return *status;
-  if (!where.Take(&o)) return UsageError(io, "run", where.Wrong());
+  const Args own(args.begin(), words);
+  if (auto status = Parse(app, own, io)) return *status;
+  if (!where.Take(own, &o)) return UsageError(io, "run", where.Wrong());
+  bool there = false;
+  if (at > 0 && at < args.size() && args[at - 1] == "--where" &&
+      args[at].find_first_not_of("0123456789") == std::string::npos &&
+      !WhyNotRun(args[at], &there).empty())
+    return UsageError(io, "run",
+                      fmt::format("--where: its value stands behind a '=': "
+                                  "--where={}",
+                                  args[at]));
   o.program.assign(words + (at < args.size() && args[at] == "--"), args.end());
   if (o.program.empty() || o.program[0].empty())
     return UsageError(io, "run",
@@ -804,7 +815,7 @@ int RunTrace(const Args& args, const Io& io) {
   AddOptions(&app, &o);
   WhereOption where(&app);
   if (auto status = Parse(app, args, io)) return *status;
-  if (!where.Take(&o)) return UsageError(io, "trace", where.Wrong());
+  if (!where.Take(args, &o)) return UsageError(io, "trace", where.Wrong());
   if (!duration.empty()) {
     auto parsed = ParseDuration(duration);
     if (!parsed.ok())

@@ -259,6 +259,11 @@ ParsedArgs ParseArgs(int argc, char** argv) {
   }
   if (otlp_often->count() > 0 && with_otlp->count() == 0)
     return usage("--otlp-every", Status::Error("needs --otlp"));
+  // Not its default: an empty shell variable, most likely.
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) == "--otlp=")
+      return usage("--otlp", Status::Error("'' is no URL, such as "
+                                           "http://localhost:4318"));
   if (with_otlp->count() > 0) {
     auto to = ParseOtlp(otlp, [](const char* name) -> const char* {
       return std::getenv(name);

@@ -163,10 +163,18 @@ class WhereTest(Case):
         self.assertIn("nothing was recorded", done.stderr)
 
     def test_usage(self):
-        for rate in ("0", "x", "1001", "-5", "5x"):
-            done = self.ingero("run", f"--where={rate}", "true", status=2)
+        for rate in ("", "0", "x", "1001", "-5", "5x"):
+            for command in ["run"], ["trace", "--duration", "1s"]:
+                done = self.ingero(*command, f"--where={rate}",
+                                   *(["true"] if command == ["run"] else []),
+                                   status=2)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("looks a second", done.stderr)
+        # Behind a blank it is the program.
+        for words in ["100", "true"], ["100"]:
+            done = self.ingero("run", "--where", *words, status=2)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn("looks a second", done.stderr)
+            self.assertIn("--where=100", done.stderr)
 
 
 class BothTest(Case):

@@ -101,7 +101,7 @@ TEST(OptionsTest, BadUsageIsOneLineAndStatus2) {
       {"--buffer", "x"},      {"--nonsense"}, {"stray"},
       {"--tree", "0"},        {"--tree", "99999999999"},
       {"--tree", "/bin/sh"},  {"--tree"},     {"--metrics", "9753"},
-      {"--metrics"}};
+      {"--metrics"},          {"--otlp="}};
   for (const auto& args : bad) {
     testing::internal::CaptureStderr();
     const ParsedArgs parsed = Parse(args);
