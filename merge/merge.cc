@@ -374,6 +374,17 @@ Status Merger::ReadStreams() {
   return {};
 }
 
+// "a.ingero, b.ingero and 3 more".
+std::string FirstOf(const std::vector<std::string>& files) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(files.size(), kShown); ++i)
+    text += (i == 0 ? "" : ", ") + files[i];
+  if (files.size() > kShown)
+    text += fmt::format(" and {} more", files.size() - kShown);
+  return text;
+}
+
 Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
   const std::string data = store_ + "/data.mdb";
   if (access(data.c_str(), F_OK) != 0) return std::optional<MergeSummary>();
@@ -426,11 +437,18 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
         "merging again would drop {}. Put {} back, or write another store "
         "with -o",
         store_, gone.size(), gone.size() == 1 ? "" : "s",
-        gone.size() == 1 ? "is" : "are", gone.front(),
+        gone.size() == 1 ? "is" : "are", FirstOf(gone),
         gone.size() == 1 ? "it" : "them", gone.size() == 1 ? "it" : "them"));
   if (changed) return std::optional<MergeSummary>();
   MergeSummary summary = Summarize(**reader);
   summary.added_events = 0;
+  if (!gone.empty())
+    summary.notes.push_back(fmt::format(
+        "the store holds {} no longer in the trace folder, {}: what {} told is "
+        "in it all the same, and 'ingero merge -o' would make one without",
+        gone.size() == 1 ? std::string("a stream that is")
+                         : fmt::format("{} streams that are", gone.size()),
+        FirstOf(gone), gone.size() == 1 ? "it" : "they"));
   return std::optional<MergeSummary>(std::move(summary));
 }
 
