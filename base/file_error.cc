@@ -48,4 +48,23 @@ Status CannotWrite(const std::string& path, int error) {
                        WriteAdvice(error));
 }
 
+Status CannotUseFolder(const std::string& path, int error) {
+  // One that is far too long fills the terminal, and its beginning is enough.
+  constexpr size_t kShown = 160;
+  const std::string shown =
+      path.size() <= kShown ? path : path.substr(0, kShown) + "...";
+  const char* why = nullptr;
+  switch (error) {
+    case ENOENT: why = "no folder can be made there"; break;
+    case EROFS: why = "its file system can only be read"; break;
+    case ENOTDIR: why = "it, or a part of this path, is a file"; break;
+    case ENAMETOOLONG: why = "this path is longer than it may be"; break;
+    default: break;
+  }
+  return Status::Error(
+      (why == nullptr ? Status::Errno("folder " + shown, error).message()
+                      : "folder " + shown + ": " + why) +
+      "; name another one (INGERO_DIR, --dir)");
+}
+
 }  // namespace ingero

@@ -14,6 +14,9 @@ Status CannotOpen(const std::string& path, int error);
 // "cannot write PATH: WHY; WHAT TO DO".
 Status CannotWrite(const std::string& path, int error);
 
+// The same of a folder that holds recordings, or is to: which to name instead.
+Status CannotUseFolder(const std::string& path, int error);
+
 // The last part of each: "; free some space ...". ReadAdvice may be "".
 const char* ReadAdvice(int error);
 const char* WriteAdvice(int error);

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/file_error.h"
 
 namespace ingero {
 namespace {
@@ -149,11 +150,6 @@ class ScopedFileUser {
   bool active_ = false;
 };
 
-Status Refused(const std::string& what, int error) {
-  return Status::Error(Status::Errno(what, error).message() +
-                       "; name a folder of your own (INGERO_DIR, --dir)");
-}
-
 }  // namespace
 
 TraceDir DefaultTraceDir() {
@@ -202,7 +198,7 @@ Status CreateTraceDir(const TraceDir& dir) {
         struct stat st;
         // Also EACCES and EROFS for what is there already.
         if (stat(part.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
-          return Refused("create trace folder " + part, error);
+          return CannotUseFolder(part, error);
       }
       if (slash == std::string::npos) break;
     }
@@ -215,7 +211,7 @@ Status CreateTraceDir(const TraceDir& dir) {
     if (lstat(dir.path.c_str(), &st) == 0 && S_ISLNK(st.st_mode))
       return Status::Error("trace folder " + dir.path +
                            ": is a symbolic link; set INGERO_DIR to a folder");
-    return Refused("trace folder " + dir.path, error);
+    return CannotUseFolder(dir.path, error);
   }
   struct stat st;
   if (fstat(fd.get(), &st) != 0)

@@ -216,8 +216,12 @@ std::vector<Recording> ListRecordings(const std::vector<std::string>& dirs,
   for (const std::string& dir : dirs) {
     std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(dir.c_str()), closedir);
     if (open == nullptr) {
-      if (problems != nullptr && errno != ENOENT)
-        problems->push_back(CannotOpen("folder " + dir, errno).message());
+      const int error = errno;
+      const bool may_read = error != EACCES && error != EPERM;
+      if (problems != nullptr && error != ENOENT)
+        problems->push_back(
+            (may_read ? CannotUseFolder(dir, error)
+                      : CannotOpen("folder " + dir, error)).message());
       continue;
     }
     while (const dirent* entry = readdir(open.get())) {

@@ -189,5 +189,30 @@ TEST_F(TraceDirTest, AFileInTheWayIsNamed) {
   EXPECT_NE(status.message().find("a/f"), std::string::npos);
 }
 
+TEST_F(TraceDirTest, WhyAFolderCannotBeOneIsOneShortLine) {
+  std::fclose(std::fopen((root_ / "f").c_str(), "w"));
+  std::string deep = root_.string();
+  for (int i = 0; i < 2000; ++i) deep += "/xx";
+  const struct {
+    std::string path, why;
+  } kFolders[] = {
+      {"/proc/x", "/proc/x: no folder can be made there"},
+      {(root_ / "f").string(), "/f: it, or a part of this path, is a file"},
+      {(root_ / "f/g").string(), "/g: it, or a part of this path, is a file"},
+      {(root_ / std::string(300, 'x')).string(), "longer than it may be"},
+      {deep, "longer than it may be"}};
+  for (const auto& f : kFolders) {
+    const Status status =
+        CreateTraceDir({f.path, geteuid(), getegid(), ""});
+    ASSERT_FALSE(status.ok()) << f.path;
+    EXPECT_NE(status.message().find(f.why), std::string::npos)
+        << status.message();
+    EXPECT_TRUE(status.message().ends_with(
+        "; name another one (INGERO_DIR, --dir)"))
+        << status.message();
+    EXPECT_LT(status.message().size(), 300u);
+  }
+}
+
 }  // namespace
 }  // namespace ingero

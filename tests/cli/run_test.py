@@ -439,6 +439,18 @@ class RunTest(RunCase):
     def test_the_folder(self):
         done = self.run_it("true", status=1, INGERO_DIR="/proc/none")
         self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("/proc/none: no folder can be made there; name another "
+                      "one (INGERO_DIR, --dir)", done.stderr)
+        # Who only reads says it as well.
+        a_file = os.path.join(self.dir, "file")
+        with open(a_file, "w"):
+            pass
+        for command in (["run", "--cuda-only", "true"], ["merge"], ["list"],
+                        ["explain"], ["top", "--once"]):
+            done = self.ingero(*command, status=1, INGERO_DIR=a_file)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(a_file + ": it, or a part of this path, is a file; "
+                          "name another one (INGERO_DIR, --dir)", done.stderr)
         os.chdir(self.dir)
         self.addCleanup(os.chdir, "/")
         self.run_it("--dir", "rel/ative", OPTIONS.program, "--steps", "10")

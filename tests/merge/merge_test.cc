@@ -663,6 +663,12 @@ TEST(Merge, SecondMergeChangesNothingAndNewDataIsAdded) {
   auto unchanged = MergeDir(dir);
   ASSERT_TRUE(unchanged.ok()) << unchanged.status().message();
   EXPECT_EQ(unchanged->calls, 1001u);
+  EXPECT_EQ(unchanged->added_events, 0u);
+  ASSERT_EQ(unchanged->notes.size(), third->notes.size() + 1);
+  EXPECT_NE(unchanged->notes.back().find("a stream that is no longer in the "
+                                         "trace folder, cuda-11-1.ingero"),
+            std::string::npos)
+      << unchanged->notes.back();
   s.Call(10, kSync, kT0 + 1000 * kMs, 500);
   s.Write(dir / "cuda-10-1.ingero");
   auto refused = MergeDir(dir);
@@ -1441,7 +1447,8 @@ TEST(Merge, WhatIsNoRecordingIsSaid) {
   testing::WriteFile(dir / "file", "");
   EXPECT_TRUE(ListRecordings({dir.path(), dir / "file"}, &problems).empty());
   ASSERT_EQ(problems.size(), 3u);
-  EXPECT_NE(problems[0].find("file: Not a directory"), std::string::npos)
+  EXPECT_NE(problems[0].find("file: it, or a part of this path, is a file"),
+            std::string::npos)
       << problems[0];
   for (const char* name : {"a.ingero", "b.ingero"})
     EXPECT_TRUE(std::any_of(problems.begin() + 1, problems.end(),
