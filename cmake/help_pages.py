@@ -27,6 +27,8 @@ class Help:
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True,
                               text=True, env={**os.environ, "COLUMNS": "80"})
         self.about, self.usage, self.sections = [], "", []
+        # What a word of its own may be: {word: about}; {}: a file, or nothing.
+        self.words = {}
         lines = self.about
         for line in done.stdout.splitlines():
             if line.startswith("Usage: "):
@@ -38,6 +40,7 @@ class Help:
                 self.sections.append((line[:-1], lines))
             else:
                 lines.append(line)
+
 
     def entries(self, heading):
         """[(names, value, text)] of Options or Commands."""
@@ -132,9 +135,8 @@ def bash(programs):
                     f"    words={quote(' '.join(commands))}",
                     "  else case ${COMP_WORDS[1]} in"]
             for name, help_ in commands.items():
-                names = " ".join(n for n, _, _ in flags(help_))
-                if name == "help":
-                    names = " ".join(c for c in commands if c != "help")
+                names = " ".join([*help_.words,
+                                  *(n for n, _, _ in flags(help_))])
                 out.append(f"    {name}) words={quote(names)};;")
             out += ["  esac; fi"]
         else:
@@ -155,6 +157,13 @@ def zsh(program, own, commands):
             kind = ("_files" if value.split(" ")[0] in TAKES_A_PATH else " ")
             out.append(quote(f"{name}[{about}]" +
                              (f":{value}:{kind}" if value else "")))
+        if help_.words:
+            # Each as word\:text, where a blank ends one.
+            choices = " ".join(
+                word + "\\:" +
+                re.sub(r"[^\w,./-]+", lambda _: "\\ ", text)
+                for word, text in help_.words.items())
+            return " ".join([*out, quote(f"1:word:(({choices}))")])
         return " ".join([*out, "'*:file:_files'"])
 
     out = [f"#compdef {program}", "# made of its --help"]
@@ -192,6 +201,10 @@ def fish(program, own, commands):
         out.append(f"complete -c {program} -f -n __fish_use_subcommand "
                    f"-a {name} -d {quote(about.get(name, ''))}")
         out += option(help_, f"__fish_seen_subcommand_from {name}")
+        out += [f"complete -c {program} -f -n "
+                f"{quote('__fish_seen_subcommand_from ' + name)} "
+                f"-a {quote(word)} -d {quote(text)}"
+                for word, text in help_.words.items()]
     return "\n".join(out) + "\n"
 
 
@@ -210,6 +223,11 @@ def main():
     commands = {n[0]: Help([options.ingero, n[0], "--help"])
                 for n, _, _ in own.entries("Commands")}
     about = {n[0]: t for n, _, t in own.entries("Commands")}
+    commands["help"].words = {c: t for c, t in about.items() if c != "help"}
+    commands["demo"].words = dict(
+        line.split(maxsplit=1) for line in subprocess.run(
+            [options.ingero, "demo", "--list"], check=True, text=True,
+            stdout=subprocess.PIPE).stdout.splitlines())
     programs = {"ingero": (own, commands)}
 
     def put(path, text):

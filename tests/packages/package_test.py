@@ -109,6 +109,16 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(self.complete("ingero", "merge", "--fo"), ["--follow"])
         self.assertIn("--per-process",
                       self.complete("ingero", "explain", "--per"))
+        # Words that a command takes: scenarios, and commands.
+        scenarios = [line.split()[0] for line in run(
+            OPTIONS.build / "bin/ingero", "demo", "--list").stdout.splitlines()]
+        self.assertGreater(len(scenarios), 5)
+        self.assertEqual(
+            [w for w in self.complete("ingero", "demo", "")
+             if not w.startswith("-")], scenarios)
+        self.assertEqual(self.complete("ingero", "demo", "lock"),
+                         ["lock-held"])
+        self.assertEqual(self.complete("ingero", "help", "ru"), ["run"])
         self.assertIn(f"{SOURCE}/README.md",
                       self.complete("ingero", "explain", "--db",
                                     f"{SOURCE}/READ"))
@@ -118,6 +128,8 @@ class PackageTest(unittest.TestCase):
             text = (folder / path).read_text()
             for command in self.commands(OPTIONS.build / "bin/ingero"):
                 self.assertIn(command, text, shell)
+            for scenario in scenarios:
+                self.assertIn(scenario, text, shell)
             if shutil.which(shell):
                 done = run(shell, "-n", folder / path)
                 self.assertEqual((done.returncode, done.stdout), (0, ""), shell)
