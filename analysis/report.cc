@@ -9,6 +9,7 @@
 
 #include "analysis/chains.h"
 #include "analysis/lost_time_query.h"
+#include "analysis/recording_advice.h"
 #include "analysis/rules/rule.h"
 #include "analysis/steps.h"
 #include "analysis/syscalls.h"
@@ -641,7 +642,7 @@ class Builder {
         "scheduling was not recorded for " +
         FormatDuration(w->facts.unscheduled) + " of " + p.name + "/" +
         std::to_string(p.pid) +
-        "'s GPU use (ingero-kprobe started late or ended early): what it "
+        "'s GPU use (" + recorder_ + " started late or ended early): what it "
         "waited for then cannot be judged");
   }
 
@@ -1527,10 +1528,7 @@ class Builder {
         continue;
       }
       if (rule->needs_kernel && !kernel)
-        report_.not_evaluated.push_back(
-            {rule->cause,
-             "no kernel stream: record with `sudo ingero-kprobe` beside the "
-             "program"});
+        report_.not_evaluated.push_back({rule->cause, NoScheduling(report_)});
     }
     if (work_.empty())
       report_.not_evaluated.push_back(

@@ -1144,8 +1144,8 @@ TraceFacts TraceReader::facts() const {
   if (!kernel && imports)
     f.missing.push_back(
         "an imported trace says nothing of the scheduler: waiting for a CPU, "
-        "wakers and workers cannot be judged; record the program with `ingero "
-        "run`");
+        "wakers and workers cannot be judged; import it together with what perf "
+        "recorded at the same time, or record the program with `ingero run`");
   else if (!kernel)
     f.missing.push_back(
         "no kernel stream: waiting for a CPU, wakers and workers cannot be "

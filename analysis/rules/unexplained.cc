@@ -3,6 +3,7 @@
 //              known starvation.
 // Needs:       Nothing.
 // See docs/rules.md.
+#include "analysis/recording_advice.h"
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -31,10 +32,7 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                         : std::string()) +
                    checked + ".";
   if (!context.facts.has_kernel || context.facts.unscheduled > Ns(0))
-    Recommend(finding,
-              "Record again with `sudo ingero-kprobe` running beside the "
-              "program.",
-              Ns(0));
+    Recommend(finding, RecordScheduling(context.report), Ns(0));
 }
 
 }  // namespace

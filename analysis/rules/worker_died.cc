@@ -7,6 +7,7 @@
 // See docs/rules.md.
 #include <vector>
 
+#include "analysis/recording_advice.h"
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -16,10 +17,8 @@ namespace {
 constexpr size_t kNamed = 3;
 constexpr int kKilled = 9, kTerminated = 15;
 
-std::string Lacks(const Report&, bool has_kernel) {
-  return has_kernel ? ""
-                    : "no kernel stream: record with `sudo ingero-kprobe` "
-                      "beside the program";
+std::string Lacks(const Report& report, bool has_kernel) {
+  return has_kernel ? "" : NoScheduling(report);
 }
 
 std::string HowItEnded(int64_t code) {

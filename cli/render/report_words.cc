@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "analysis/recording_advice.h"
 #include "base/text.h"
 #include "cli/render/words.h"
 
@@ -245,7 +246,7 @@ void ReportWords::AddCode(std::vector<LabeledFact>* list) const {
                            : Short(p.process) + ": " + Sentence(p.text),
                        Tone::kYellow});
   } else if (!unreadable &&
-             (facts.switches > 0 || facts.tracing_cost > Ns(0))) {
+             facts.tracing_cost + facts.companion_cost > Ns(0)) {
     list->push_back(
         {"Code", "not sampled: `ingero run --where` names its lines"});
   }
@@ -257,7 +258,7 @@ std::string ReportWords::Cost() const {
   const analysis::TraceFacts& facts = r_.facts;
   const Ns probes = facts.companion_cost / std::max<int64_t>(1, facts.cpus);
   const Ns cost = facts.tracing_cost + probes;
-  if (cost == Ns(0) && !facts.streams.empty())
+  if (analysis::IsImported(facts))
     return "what tracing cost is not known: it was not ingero that recorded";
   std::string text = fmt::format(
       "tracing cost about {} of {} ({}): the shim {}", FormatDuration(cost),

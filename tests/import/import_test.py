@@ -159,6 +159,10 @@ class ImportTest(unittest.TestCase):
         text = " ".join(self.ingero("explain", "--db", store).stdout.split())
         self.assertIn("imported from " + name, text)
         self.assertIn("what tracing cost is not known", text)
+        # ingero-kprobe beside the profiler would be joined with nothing.
+        self.assertNotIn("ingero-kprobe", text)
+        self.assertNotIn("--where", text)
+        self.assertIn("import it together with what perf recorded", text)
         self.assertIn("says nothing of the scheduler", text)
         return report
 
