@@ -244,7 +244,8 @@ void StepStatistics::Finish(Report* report) const {
                                           most) +
              " of their time.";
     if (s.slow > 0) {
-      s.text += " " + FormatCount(s.slow) +
+      s.text += ' ';
+      s.text += FormatCount(s.slow) +
                 (s.slow == 1 ? " step was" : " steps were") + " slower than " +
                 times + " the median and took " +
                 FormatDuration(s.slow_beyond) + " beyond it";

@@ -30,7 +30,7 @@ Result<HttpAddress> ParseHttpAddress(std::string_view text) {
   if (address.host.empty() || port.empty() || error != std::errc() ||
       end != port.data() + port.size() || address.port < 0 ||
       address.port > 65535)
-    return Status::Error("'" + std::string(text) +
+    return Status::Error(std::string("'").append(text) +
                          "' is not an address; write for example "
                          "127.0.0.1:8080 or [::1]:0");
   return address;

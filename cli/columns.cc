@@ -67,8 +67,10 @@ void WriteBuffer(std::FILE* out, std::string_view bytes) {
 
 std::string CsvLine(const std::vector<query::Value>& row) {
   std::string line;
-  for (size_t i = 0; i < row.size(); ++i)
-    line += (i > 0 ? "," : "") + Csv(row[i]);
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i > 0) line += ',';
+    line += Csv(row[i]);
+  }
   return line + "\n";
 }
 

@@ -699,13 +699,14 @@ class Reader {
     e.cpu = head.cpu;
     if (text.starts_with("LOST")) {
       const size_t at = text.find(" lost ");
-      const auto count =
-          at == text.npos ? std::nullopt : Number(text.substr(at + 6));
+      const uint64_t count =
+          at == text.npos ? UINT64_MAX
+                          : Number(text.substr(at + 6)).value_or(UINT64_MAX);
       // What a program of the user's left out is not lost.
-      if (text.ends_with(" (BPF)") || (count && *count == 0)) return true;
-      if (!count || *count > 1ull << 40) return false;
+      if (text.ends_with(" (BPF)") || count == 0) return true;
+      if (count > 1ull << 40) return false;
       e.kind = SchedEvent::kLost;
-      e.count = *count;
+      e.count = count;
     } else if (text.starts_with("FORK(")) {
       const auto ids = [](std::string_view of)
           -> std::optional<std::pair<uint32_t, uint32_t>> {

@@ -295,8 +295,10 @@ std::string Context::Top(const std::map<ThreadIndex, Ns>& by, size_t count,
     if (programs.size() > 1)
       out += " " + FormatPercent(programs[i].time, whole);
   }
-  if (programs.size() > count)
-    out += " and " + FormatCount(programs.size() - count) + " more";
+  if (programs.size() > count) {
+    out += " and ";
+    out += FormatCount(programs.size() - count) + " more";
+  }
   return out.empty() ? "an unknown thread" : out;
 }
 
