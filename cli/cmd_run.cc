@@ -386,7 +386,8 @@ std::string WhyNothingIsWritten(const std::string& dir) {
     unlink(path.c_str());
   }
   if (error != ENOSPC && error != EDQUOT && fd.valid()) return "";
-  return CannotWrite(dir, error).message();
+  return (error == EROFS ? CannotUseFolder(dir, error)
+                         : CannotWrite(dir, error)).message();
 }
 
 // ---- what came of it ----------------------------------------------------------
