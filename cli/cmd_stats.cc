@@ -184,8 +184,10 @@ Json ToJson(const View& view, const NvtxSummary& r) {
 
 std::string Words(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& w : words)
-    text += (text.empty() ? "" : " ") + SanitizeForTerminal(w);
+  for (const std::string& w : words) {
+    if (!text.empty()) text += ' ';
+    text += SanitizeForTerminal(w);
+  }
   return text;
 }
 
