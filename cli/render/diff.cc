@@ -113,7 +113,7 @@ class TextDiff {
   std::vector<std::string> Row(std::string name, const Change& c) const {
     const double change = c.change();
     return {std::move(name), Words(c.a), Words(c.b),
-            (change < 0 ? "-" : "+") + Words(std::abs(change)),
+            std::string(change < 0 ? "-" : "+").append(Words(std::abs(change))),
             Words(c.band), c.significant ? "yes" : "no"};
   }
 
