@@ -33,6 +33,20 @@ Reason ReasonOf(const Call& call, const FuncTraits& traits) {
   }
 }
 
+// CPython waits for its interpreter lock in a timed wait of the switch interval
+// (sys.getswitchinterval(): 5 ms), and asks the holder to let go only when that
+// has timed out (take_gil() in Python/ceval_gil.c). So most of that wait ends by
+// a timer, not by whoever held the lock.
+constexpr Ns kSwitchIntervalLeast{4'900'000}, kSwitchIntervalMost{5'500'000};
+constexpr int16_t kFutex = 202;
+
+bool TimedOutOnLock(const Segment& s) {
+  const Ns length = s.end - s.begin;
+  return s.state == ThreadState::kSleeping && s.syscall == kFutex &&
+         s.woken_by_irq && length >= kSwitchIntervalLeast &&
+         length <= kSwitchIntervalMost;
+}
+
 // What a program does anyway before it runs: code, loading, uploading. Waiting
 // for a CPU, or for somebody else, keeps its own name.
 bool IsStartUpWork(Reason reason) {
@@ -327,15 +341,40 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         }
         if (!culprit_known && cell.reason == Reason::kSleepOther) {
           // Asleep inside a CUDA call: the call is what it waited in.
-          calls->ForParts(current, {low, t},
-                          [&](const CallMap::Point& p, Interval part) {
-                            PathCell c = cell;
-                            if (p.func != kNone) {
-                              c.reason = p.reason;
-                              c.func = p.func;
-                            }
-                            emit(c, part, no_pages);
-                          });
+          const auto emit_asleep = [&](Interval range) {
+            calls->ForParts(current, range,
+                            [&](const CallMap::Point& p, Interval part) {
+                              PathCell c = cell;
+                              if (p.func != kNone) {
+                                c.reason = p.reason;
+                                c.func = p.func;
+                              }
+                              emit(c, part, no_pages);
+                            });
+          };
+          Ns awake = t;
+          if (TimedOutOnLock(segment) && calls->At(current, t).func == kNone) {
+            // The path is the holder's for as long as nobody else of the
+            // process ran.
+            timelines_.OnlyRunners(threads[current].process, current, {low, t},
+                                   &runners_);
+            const ThreadIndex sleeper = current;
+            for (const Timelines::Runner& r : runners_) {
+              if (r.range.end < awake) emit_asleep({r.range.end, awake});
+              current = r.thread;
+              calls->ForParts(current, r.range,
+                              [&](const CallMap::Point& p, Interval part) {
+                                PathCell c = base;
+                                c.state = ThreadState::kRunning;
+                                c.reason = p.reason;
+                                c.func = p.func;
+                                emit(c, part, no_pages);
+                              });
+              current = sleeper;
+              awake = r.range.begin;
+            }
+          }
+          if (low < awake) emit_asleep({low, awake});
         } else {
           emit(cell, {low, t}, no_pages);
         }

@@ -145,6 +145,7 @@ class PathWalker {
   const TraceSource& trace_;
   Timelines& timelines_;
   std::vector<MemoryStall> stalls_;  // by thread and end
+  std::vector<Timelines::Runner> runners_;  // scratch
 };
 
 }  // namespace ingero::analysis

@@ -2,6 +2,7 @@
 #include "analysis/timelines.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace ingero::analysis {
 namespace {
@@ -454,6 +455,48 @@ size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
       std::lower_bound(list.begin(), list.end(), t,
                        [](const CpuSegment& s, Ns at) { return s.begin < at; });
   return static_cast<size_t>(it - list.begin()) - 1;  // SIZE_MAX: before all
+}
+
+void Timelines::OnlyRunners(ProcessIndex process, ThreadIndex but,
+                            Interval range, std::vector<Runner>* out) {
+  out->clear();
+  edges_.clear();
+  const std::vector<Thread>& threads = trace_.threads();
+  for (size_t cpu = 0; cpu < cpus_.size(); ++cpu)
+    ForHolders(static_cast<uint16_t>(cpu), range,
+               [&](const CpuSegment& s, Interval part) {
+                 if (s.thread == kNone || s.thread == but || part.empty() ||
+                     threads[s.thread].process != process)
+                   return;
+                 edges_.push_back({part.begin, s.thread, true});
+                 edges_.push_back({part.end, s.thread, false});
+               });
+  std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
+    return std::tie(a.t, a.begins, a.thread) < std::tie(b.t, b.begins, b.thread);
+  });
+  // Of one that runs, the sum of all is its number.
+  size_t running = 0;
+  uint64_t sum = 0;
+  Ns since = range.begin;
+  for (const Edge& e : edges_) {
+    if (running == 1 && since < e.t) {
+      const auto thread = static_cast<ThreadIndex>(sum);
+      if (!out->empty() && out->back().thread == thread &&
+          out->back().range.end == since)
+        out->back().range.end = e.t;
+      else
+        out->push_back({{since, e.t}, thread});
+    }
+    since = e.t;
+    if (e.begins) {
+      ++running;
+      sum += e.thread;
+    } else {
+      --running;
+      sum -= e.thread;
+    }
+  }
+  std::reverse(out->begin(), out->end());
 }
 
 CpuSegment Timelines::CpuPrehistory(uint16_t cpu) const {

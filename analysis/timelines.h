@@ -104,6 +104,15 @@ class Timelines {
     }
   }
 
+  // Parts of `range`, newest first, in which of the threads of `process`, but
+  // for one, exactly one was on a CPU.
+  struct Runner {
+    Interval range;
+    ThreadIndex thread = kNone;
+  };
+  void OnlyRunners(ProcessIndex process, ThreadIndex but, Interval range,
+                   std::vector<Runner>* out);
+
   // The stretch without scheduling data that covers the instant just before
   // t, else an empty interval whose end is where the newest such stretch
   // before t ends (so [end, t) is known).
@@ -209,6 +218,12 @@ class Timelines {
   std::vector<ThreadIndex> flat_threads_;
   std::vector<Flat> flats_;
   size_t flats_used_ = 0;
+  struct Edge {
+    Ns t;
+    ThreadIndex thread;
+    bool begins;
+  };
+  std::vector<Edge> edges_;  // scratch of OnlyRunners
   uint64_t switches_read_ = 0, disordered_ = 0;
 };
 

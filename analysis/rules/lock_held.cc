@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claim:       The path runs through a thread of the feeding process that
-//              never submits: the submitter slept until it woke it.
+//              never submits: the submitter slept until it woke it, or in
+//              timed waits of Python's switch interval, in which only it ran.
 // Needs:       Kernel stream.
 // Near-miss:   A thread that only passes on what a worker made is hardly on
 //              the path itself; threads that submit (autograd) never count.
@@ -21,7 +22,7 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
   finding->claim =
       "The thread that feeds the GPU slept " + context.Lost(tally) +
-      " until another thread of the same process woke it: " +
+      " while it waited for another thread of the same process: " +
       context.Top(tally.threads, 2, tally.total()) +
       " ran all that time, holding a lock (or Python's interpreter lock) or "
       "preparing what was awaited.";

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program on the simulated CUDA for where_test.py, with one planted reason
-why the GPU waits: where_program.py LIBCUDART host|sync|loader|native SECONDS. Its
+why the GPU waits: where_program.py LIBCUDART host|sync|loader|native|lock SECONDS. Its
 lines are found by their comments."""
 
 import ctypes
 import multiprocessing
 import random
 import sys
+import threading
 import time
 import zlib
 
@@ -47,6 +48,16 @@ def compress(data):
     return zlib.compress(data, 9)  # planted: native
 
 
+stop = threading.Event()
+
+
+def postprocess():
+    total = 0
+    while not stop.is_set():
+        for i in range(2_000):
+            total += i * i  # planted: lock
+
+
 class Dataset:
 
     def __getitem__(self, index):
@@ -71,6 +82,8 @@ def main():
         process = multiprocessing.get_context("fork").Process(
             target=worker, args=(far,), daemon=True)
         process.start()
+    if mode == "lock":
+        threading.Thread(target=postprocess, name="postprocess").start()
     data = random.Random(0).randbytes(50_000) * 4
     gpu = Gpu(sys.argv[1])
     end = time.monotonic() + seconds
@@ -85,9 +98,10 @@ def main():
         elif mode == "sync":
             for _ in range(20):
                 gpu.item()
-        else:
+        elif mode == "loader":
             pipe.send(True)
             pipe.recv()
+    stop.set()
     if mode == "loader":
         pipe.send(False)
 

@@ -208,6 +208,21 @@ class BothTest(Case):
         self.assertIn("native code: libz", " ".join(
             self.ingero("explain").stdout.split()))
 
+    def test_who_holds_the_interpreter_lock_names_its_line(self):
+        """Python's threads wait for it in waits that time out: nobody wakes
+        them, and still it is somebody's."""
+        _, finding = self.sampled("lock", "lock-held")
+        lines = {line_of("planted: lock"), line_of("planted: lock") - 1,
+                 line_of("planted: lock") - 2}
+        share = sum(c["share"] for c in finding["code"]
+                    if c["line"] in lines)
+        self.assertGreater(share, 0.7, finding["code"])
+        first = self.report()["findings"][0]
+        self.assertEqual(first["cause"], "lock-held", first)
+        # Waits for the CPU may come beside it, and nothing larger.
+        idle = self.report()["feeding"][0]["idle_at_least_ns"]
+        self.assertGreater(finding["lost_ns"], idle // 3, finding)
+
     def test_a_worker_names_its_line(self):
         _, finding = self.sampled("loader", "loader-cpu-bound")
         lines = {line_of("planted: loader"), line_of("planted: loader") - 1}

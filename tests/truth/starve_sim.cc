@@ -23,6 +23,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <condition_variable>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -63,6 +66,8 @@ using nlohmann::json;
   X(touch_pages, 0, "fresh pages touched by the trainer a step")             \
   X(sleep_us, 0, "sleep of the trainer a step")                              \
   X(lock_hold_us, 0, "a sibling thread holds a mutex the trainer needs")     \
+  X(gil_turns, 0, "times a step that the trainer lets go of an interpreter "  \
+    "lock that a sibling thread wants, too")                                 \
   X(queries, 0, "queries of the empty stream a step")                        \
   X(query_us, 1, "CPU time of one")                                          \
   X(allocations, 0, "buffers allocated and freed a step")                    \
@@ -167,6 +172,9 @@ const Preset kPresets[] = {
      "--quota-ms 60 --host-us 4000 --trainer-cpus 0 --spinners 3 --steps 80"},
     {"lock-held", "lock-held", "", "lock", "self",
      "--lock-hold-us 8000 --cpus 0,1 --steps 200"},
+    // As CPython's threads do: only a wait of 5 ms makes the other let go.
+    {"interpreter-lock", "lock-held", "", "lock", "self",
+     "--gil-turns 2 --copy-kib 0 --cpus 0,1 --steps 150"},
     {"sync-storm", "sync-storm", "", "query", "",
      "--queries 1000 --query-us 6 --cpus 0,1 --steps 150"},
     {"alloc-churn", "alloc-churn", "", "alloc", "",
@@ -577,6 +585,46 @@ class ModuleLoader {
   std::thread thread_;
 };
 
+// As take_gil() and drop_gil() of CPython's Python/ceval_gil.c: whoever wants it
+// asks for it only after a wait of the switch interval, and who lets go of it on
+// request waits until it was taken.
+class InterpreterLock {
+ public:
+  void Take() {
+    std::unique_lock lock(mutex_);
+    while (locked_) {
+      const uint64_t turn = turn_;
+      if (free_.wait_for(lock, std::chrono::milliseconds(5)) ==
+              std::cv_status::timeout &&
+          locked_ && turn == turn_) {
+        wanted_ = true;
+      }
+    }
+    locked_ = true;
+    ++turn_;
+    wanted_ = false;
+    taken_.notify_one();
+  }
+  void Drop() {
+    std::unique_lock lock(mutex_);
+    const bool asked = wanted_;
+    const uint64_t turn = turn_;
+    locked_ = false;
+    free_.notify_one();
+    if (asked) {
+      taken_.wait(lock, [&] { return turn_ != turn; });
+    }
+  }
+  bool wanted() const { return wanted_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_, taken_;
+  bool locked_ = false;
+  uint64_t turn_ = 0;
+  std::atomic<bool> wanted_{false};
+};
+
 // Between the trainer and the process above it.
 struct EngineLink {
   int ask[2] = {-1, -1}, answer[2] = {-1, -1};
@@ -631,6 +679,24 @@ json Train(const Options& o) {
         pthread_mutex_unlock(&mutex);
         Sleep(1000000);
       }
+    });
+  }
+
+  InterpreterLock gil;
+  if (o.gil_turns != 0) {
+    gil.Take();
+    sibling = std::thread([&] {
+      prctl(PR_SET_NAME, "postprocess");
+      sibling_tid = gettid();
+      gil.Take();
+      while (!stop) {
+        Burn(20000);
+        if (gil.wanted()) {
+          gil.Drop();
+          gil.Take();
+        }
+      }
+      gil.Drop();
     });
   }
 
@@ -718,6 +784,12 @@ json Train(const Options& o) {
       pthread_mutex_lock(&mutex);
       pthread_mutex_unlock(&mutex);
     }
+    for (uint64_t i = 0; i < o.gil_turns; i++) {
+      gil.Drop();
+      std::this_thread::yield();
+      Part p(&part.lock, nullptr);
+      gil.Take();
+    }
     if (o.queries != 0) {
       Part p(&part.query, &part.runnable);
       for (uint64_t i = 0; i < o.queries; i++) {
@@ -783,6 +855,9 @@ json Train(const Options& o) {
   uint64_t end = Now();
   ReadGpu(stream, &gpu_end, &gpu_idle);
   stop = true;
+  if (o.gil_turns != 0) {
+    gil.Drop();
+  }
   modules.reset();
   if (sibling.joinable()) {
     sibling.join();
