@@ -229,7 +229,8 @@ class BothTest(Case):
         share = sum(c["share"] for c in finding["code"]
                     if c["function"] == "Dataset.__getitem__" and
                     c["line"] in lines)
-        self.assertGreater(share, 0.7, finding["code"])
+        # The rest is Pipe.recv of the worker, more where it waits for a CPU.
+        self.assertGreater(share, 0.5, finding["code"])
 
 
 def main():
