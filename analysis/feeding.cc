@@ -362,6 +362,8 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
   const bool on_device = call.direction == CopyDirection::kDeviceToDevice ||
                          call.direction == CopyDirection::kPeer;
   const bool data = to_device && call.bytes >= kDataCopyMin;
+  // One to the host is no submission: what comes before it prepared no data.
+  const CallClass ends = to_host ? CallClass::kOther : call_class;
   Cut(device, call.begin, call, data ? call_class : CallClass::kOther, out);
   Device& d = At(device);
   const uint32_t stream = StreamIndex(d, call.stream);
@@ -371,7 +373,7 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
     if (pageable && d.pending == 0) {
       ++d.copying;
       Push(call, std::max(call.end, call.gpu_end), EndKind::kCopyEnds,
-           call_class, device, stream, 0);
+           ends, device, stream, 0);
     } else {
       SubmitTold(call, device, stream, call_class);
     }
@@ -394,7 +396,7 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
         Push(call, turn, EndKind::kDrainStream, call_class, device, stream,
              before);
         Push(call, turn, EndKind::kWaitEnds, call_class, device, stream, 0);
-        Push(call, call.end, EndKind::kCopyEnds, call_class, device, stream, 0);
+        Push(call, call.end, EndKind::kCopyEnds, ends, device, stream, 0);
       } else {
         Push(call, call.end, EndKind::kWaitEnds, call_class, device, stream, 0);
       }
@@ -402,7 +404,7 @@ void FeedingModel::OnCopy(const Call& call, CallClass call_class,
            stream, before);
     } else if (pageable) {
       ++d.copying;
-      Push(call, call.end, EndKind::kCopyEnds, call_class, device, stream, 0);
+      Push(call, call.end, EndKind::kCopyEnds, ends, device, stream, 0);
     } else {
       Submit(d, stream);
       ++d.waiting;

@@ -707,6 +707,10 @@ class Builder {
             cell.certainty == Certainty::kKnown &&
             context.MaybeThrottled(context.ProcessOf(cell.thread)))
           t.maybe_quota += taken;
+        if (cell.reason == Reason::kPageableCopy &&
+            !context.Before(cell.ended_by, CallClass::kCopy,
+                            CallClass::kCopyAsync))
+          t.from_gpu += taken;
         if (cell.thread != kNone) t.threads[cell.thread] += taken;
         if (cell.culprit != kNone) t.culprits[cell.culprit] += taken;
         if (cell.func != kNone) t.functions[cell.func] += taken;

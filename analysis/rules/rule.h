@@ -103,6 +103,9 @@ struct Tally {
   // What the thread did, or who held the CPU that it waited for, is not known
   // although scheduling was recorded: switches were not seen.
   Ns unseen;
+  // Of copies of pageable memory: no submission ended the wait, they were from
+  // the GPU.
+  Ns from_gpu;
   Ns total() const { return known + possible; }
 };
 inline constexpr Ns kBucket{100'000'000};
