@@ -18,6 +18,8 @@ tools=(
   pip3:python3-pip        # fetches CUDA's headers for a test
   clang:clang             # compiles bpf/; without it no ingero-kprobe
   ps:procps               # used by tests and the demo
+  file:file               # with the next one: for cpack -G DEB
+  dpkg-shlibdeps:dpkg-dev
   setpriv:util-linux
   taskset:util-linux
 )
