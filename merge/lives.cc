@@ -157,10 +157,9 @@ void Lives::OnTask(std::span<const uint64_t> row, std::string_view text) {
         p.exit_code.reset();
       }
       if (comm_end != text.npos && event != INGERO_TASK_EVENT_RENAME) {
-        const std::string_view more = text.substr(comm_end + 1);
-        const size_t exe_end = more.find('\0');
-        p.exe = more.substr(0, exe_end);
-        p.cmdline = exe_end == more.npos ? "" : more.substr(exe_end + 1);
+        const size_t exe = comm_end + 1, exe_end = text.find('\0', exe);
+        p.exe = text.substr(exe, exe_end - exe);
+        p.cmdline = exe_end == text.npos ? "" : text.substr(exe_end + 1);
         while (!p.cmdline.empty() && p.cmdline.back() == '\0')
           p.cmdline.pop_back();
       }
