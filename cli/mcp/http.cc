@@ -182,12 +182,13 @@ class HttpServer {
   }
 
   Status Run(const std::function<void(const std::string&)>& ready) {
+    // c_str(): httplib 0.10 (Ubuntu 22.04) takes no string here.
     const std::string host = address_.bare_host();
     int port = address_.port;
     errno = 0;
     if (port == 0)
-      port = server_.bind_to_any_port(host);
-    else if (!server_.bind_to_port(host, port))
+      port = server_.bind_to_any_port(host.c_str());
+    else if (!server_.bind_to_port(host.c_str(), port))
       port = -1;
     if (port <= 0)
       return Status::Errno(
