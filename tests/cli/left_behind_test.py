@@ -152,7 +152,7 @@ class FullDiskTest(Case):
                                folder, "touch", ran], env=self.env, text=True,
                               capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("Read-only file system", done.stderr)
+        self.assertIn("its file system can only be read", done.stderr)
         self.assertFalse(os.path.exists(ran))
 
     def test_full_while_it_is_recorded(self):
