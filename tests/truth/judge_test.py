@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of the truth suite must be able to say no."""
+"""The judge of the truth suite must be able to say no, and the suite must
+start where the kernel refuses it a setting."""
 
 import copy
+import pathlib
 import unittest
 
-from run import judge
+from run import judge, leave_favoured_autogroup
 
 TRUTH = {
     "pid": 10, "cause": "loader-cpu-bound", "accepted": "",
@@ -52,6 +54,17 @@ def complaints(truth, report, change=None):
     if change:
         change(report)
     return judge(truth, report)[1]
+
+
+class SettingTest(unittest.TestCase):
+    def test_an_autogroup_that_refuses_is_left(self):
+        # Of clear_refs 0 is refused with EINVAL, as the root autogroup does.
+        refuses = pathlib.Path("/proc/self/clear_refs")
+        if refuses.exists():
+            with self.assertRaises(OSError):
+                refuses.write_text("0")
+            leave_favoured_autogroup(refuses)
+        leave_favoured_autogroup(pathlib.Path("/proc/self/not-there"))
 
 
 class JudgeTest(unittest.TestCase):
