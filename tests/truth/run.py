@@ -22,14 +22,12 @@ MAIN = ["loader-cpu-bound", "loader-slow-worker", "loader-oversubscribed",
         "cpu-oversubscribed", "cpu-other-process", "in-process-loading", "host-bound",
         "host-bound-engine",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
-        "gpu-bound", "gpu-bound-queue", "lock-held", "upstream-wait",
+        "gpu-bound", "gpu-bound-queue", "lock-held", "interpreter-lock",
+        "upstream-wait",
         "cgroup-quota", "quota-contention", "quota-loader",
         "quota-not-reached", "sync-storm", "alloc-churn", "launch-bound",
         "cold-start", "lazy-load-stall", "workers-replaced", "worker-died",
         "host-callback", "two-causes", "mixed-phases"]
-# Only by --cases: beside other programs its lost time came out a fifth above
-# the planted one, and it was not yet judged on a quiet machine.
-ASKED_FOR = ["interpreter-lock"]
 # Not with --short: they need a disk, or many processes, for themselves.
 LONG = ["storage-bound", "fork-storm"]
 
@@ -322,7 +320,7 @@ def main():
 
     cases = (args.cases.split(",") if args.cases
              else MAIN + ([] if args.short else LONG))
-    unknown = set(cases) - set(MAIN + LONG + ASKED_FOR)
+    unknown = set(cases) - set(MAIN + LONG)
     if unknown:
         p.error(f"no case is called {', '.join(sorted(unknown))}")
     seeds = args.seeds or (1 if args.short or args.cases else 3)

@@ -786,8 +786,9 @@ json Train(const Options& o) {
     }
     for (uint64_t i = 0; i < o.gil_turns; i++) {
       gil.Drop();
-      std::this_thread::yield();
+      // From here on the other may have it, also while it keeps the CPU.
       Part p(&part.lock, nullptr);
+      std::this_thread::yield();
       gil.Take();
     }
     if (o.queries != 0) {
@@ -854,6 +855,14 @@ json Train(const Options& o) {
   CUDA(cudaDeviceSynchronize);
   uint64_t end = Now();
   ReadGpu(stream, &gpu_end, &gpu_idle);
+  // The GPU's own account ends with its last work; a trainer that is kept off
+  // the CPU before its last call starves the GPU as well.
+  gpu_idle += end - std::min(end, gpu_end);
+  if (drained != 0) {
+    lost.total += end - drained;
+    lost.throttled += ThrottledNs() - throttled;
+    gaps.push_back({drained, end});
+  }
   stop = true;
   if (o.gil_turns != 0) {
     gil.Drop();
