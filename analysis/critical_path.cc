@@ -223,17 +223,24 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
       cell.reason = Reason::kColdStart;
     out->Add(cell, pages);
   };
+  // By the calls that `current` was in. Outside of them a running thread runs
+  // host code; another keeps the reason that it has.
+  const auto emit_by_call = [&](const PathCell& cell, Interval range,
+                                auto pages) {
+    calls->ForParts(current, range,
+                    [&](const CallMap::Point& p, Interval part) {
+                      PathCell c = cell;
+                      if (p.func != kNone ||
+                          cell.state == ThreadState::kRunning) {
+                        c.reason = p.reason;
+                        c.func = p.func;
+                      }
+                      emit(c, part, pages);
+                    });
+  };
   // Without scheduling data only the calls are known.
   const auto emit_unknown = [&](Ns low) {
-    calls->ForParts(current, {low, t},
-                    [&](const CallMap::Point& p, Interval part) {
-                      PathCell cell = base;
-                      if (p.func != kNone) {
-                        cell.reason = p.reason;
-                        cell.func = p.func;
-                      }
-                      emit(cell, part, no_pages);
-                    });
+    emit_by_call(base, {low, t}, no_pages);
     t = low;
     hops = 0;
   };
@@ -281,14 +288,9 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
     }
     switch (segment.state) {
       case ThreadState::kRunning:
-        calls->ForParts(
-            current, {low, t}, [&](const CallMap::Point& p, Interval part) {
-              PathCell c = cell;
-              c.reason = p.reason;
-              c.func = p.func;
-              emit(c, part,
-                   [&](Interval i) { return segment.PagesIn(i.begin, i.end); });
-            });
+        emit_by_call(cell, {low, t}, [&](Interval i) {
+          return segment.PagesIn(i.begin, i.end);
+        });
         break;
       case ThreadState::kRunnable: {
         // Whoever ran meanwhile is not to blame for a quota.
@@ -340,41 +342,26 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
           cell.reason = ReasonOfSleep(segment.syscall);
         }
         if (!culprit_known && cell.reason == Reason::kSleepOther) {
-          // Asleep inside a CUDA call: the call is what it waited in.
-          const auto emit_asleep = [&](Interval range) {
-            calls->ForParts(current, range,
-                            [&](const CallMap::Point& p, Interval part) {
-                              PathCell c = cell;
-                              if (p.func != kNone) {
-                                c.reason = p.reason;
-                                c.func = p.func;
-                              }
-                              emit(c, part, no_pages);
-                            });
-          };
           Ns awake = t;
           if (TimedOutOnLock(segment) && calls->At(current, t).func == kNone) {
             // The path is the holder's for as long as nobody else of the
             // process ran.
             timelines_.OnlyRunners(threads[current].process, current, {low, t},
                                    &runners_);
+            PathCell running = base;
+            running.state = ThreadState::kRunning;
             const ThreadIndex sleeper = current;
             for (const Timelines::Runner& r : runners_) {
-              if (r.range.end < awake) emit_asleep({r.range.end, awake});
+              if (r.range.end < awake)
+                emit_by_call(cell, {r.range.end, awake}, no_pages);
               current = r.thread;
-              calls->ForParts(current, r.range,
-                              [&](const CallMap::Point& p, Interval part) {
-                                PathCell c = base;
-                                c.state = ThreadState::kRunning;
-                                c.reason = p.reason;
-                                c.func = p.func;
-                                emit(c, part, no_pages);
-                              });
+              emit_by_call(running, r.range, no_pages);
               current = sleeper;
               awake = r.range.begin;
             }
           }
-          if (low < awake) emit_asleep({low, awake});
+          // Asleep inside a CUDA call: the call is what it waited in.
+          if (low < awake) emit_by_call(cell, {low, awake}, no_pages);
         } else {
           emit(cell, {low, t}, no_pages);
         }

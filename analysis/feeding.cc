@@ -70,6 +70,20 @@ bool IsColdStart(const Call& call, const FuncTraits& traits) {
   }
 }
 
+bool WaitsForPeers(std::string_view kernel) {
+  // NCCL and RCCL (src/device of either), vLLM's and SGLang's custom all-reduce
+  // (csrc/custom_all_reduce.cuh), PyTorch's symmetric memory, TensorRT-LLM's
+  // fused one, NVSHMEM.
+  static constexpr std::string_view kNames[] = {
+      "ncclDevKernel", "ncclKernel",       "ncclSymk",
+      "cross_device_reduce", "all_reduce_kernel", "allreduce_fusion",
+      "nvshmem"};
+  return std::any_of(
+      std::begin(kNames), std::end(kNames), [&](std::string_view name) {
+        return kernel.find(name) != std::string_view::npos;
+      });
+}
+
 bool IsSubmission(CallClass call_class) {
   switch (call_class) {
     case CallClass::kLaunch:

@@ -20,6 +20,7 @@
 #ifndef INGERO_ANALYSIS_FEEDING_H_
 #define INGERO_ANALYSIS_FEEDING_H_
 
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -49,6 +50,10 @@ std::vector<FuncTraits> MakeFuncTraits(const std::vector<Function>& functions);
 
 // Context creation, module load, first use of a kernel: paid once.
 bool IsColdStart(const Call& call, const FuncTraits& traits);
+
+// Whether a GPU waits for other GPUs in a kernel of this name (mangled or not):
+// it then looks busy while a peer is late.
+bool WaitsForPeers(std::string_view kernel);
 
 // Gives the GPU something to do.
 bool IsSubmission(CallClass call_class);

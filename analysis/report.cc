@@ -1462,12 +1462,20 @@ class Builder {
     f.id = f.cause + "/" + std::to_string(f.pid);
     f.base = w.facts.span;
     f.severity = Severity::kInfo;
+    const std::string peer_kernel = PeerKernel(w.facts.process);
     f.claim =
-        "GPU-bound, not starved: " + context.ProcessName(w.facts.process) +
+        std::string(peer_kernel.empty() ? "GPU-bound, not starved: "
+                                        : "GPU busy, not starved by its host: ") +
+        context.ProcessName(w.facts.process) +
         " had work on the GPU for at least " + context.Share(w.facts.busy) +
-        ". Slow synchronisations and launches are the host waiting for "
-        "it.";
-    f.confidence = report_.complete ? Confidence::kHigh : Confidence::kMedium;
+        ". Slow synchronisations and launches are the host waiting for it.";
+    if (!peer_kernel.empty())
+      f.claim += " Some of that work waits for other GPUs (" + peer_kernel +
+                 "): whether the GPU computed or waited for a late peer is not "
+                 "known.";
+    f.confidence = report_.complete && peer_kernel.empty()
+                       ? Confidence::kHigh
+                       : Confidence::kMedium;
     f.coverage = Coverage(w, Tally());
     f.windows.push_back(w.facts.used);
     f.timeline.push_back(
@@ -1479,12 +1487,24 @@ class Builder {
                 "ns",
                 FormatDuration(w.facts.busy) +
                     " in which a call waited for work that was on the GPU.");
+    if (!peer_kernel.empty())
+      Recommend(&f,
+                "Look at the other ranks first (`ingero explain "
+                "--per-process`; on other hosts, record there too): one whose "
+                "GPU is starved makes all others wait.",
+                Ns(0));
     Recommend(&f,
               "Speed up the GPU work itself: profile kernels (Nsight), use "
               "lower precision, fuse. The host is fast enough.",
               Ns(0));
     CommonEvidence(Tally(), w.facts.used, &f);
     report_.findings.push_back(std::move(f));
+  }
+
+  // Without its arguments, also where a long name was shortened in them.
+  std::string PeerKernel(ProcessIndex p) const {
+    const std::string& name = report_.processes[p].peer_kernel;
+    return name.substr(0, std::min(name.find('('), name.find("..")));
   }
 
   // Slow operations are what the user noticed; they hang on the top finding.

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/interval.h"
@@ -51,6 +52,9 @@ struct Process {
   uint64_t cgroup_id = 0;  // of the cpu controller, as of the last event
   uint32_t cpus_allowed = 0;  // by its affinity at its first CUDA call; 0 = not
                               // known
+  // A kernel that it launched in which a GPU waits for others (NCCL and its
+  // like); "" = none known.
+  std::string peer_kernel;
 };
 
 struct Thread {

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "analysis/feeding.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "merge/coverage.h"
@@ -270,10 +271,14 @@ Status TraceReader::Load() {
   INGERO_RETURN_IF_ERROR(file_->ReadAll(kernel_name_table::kSchema, &rows));
   for (size_t r = 0; r < rows.size(); ++r) {
     const auto parts = Parts(rows.texts[r], 2);
-    kernel_names_[{static_cast<uint32_t>(
-                       rows.at(r, kernel_name_table::kProcess)),
-                   rows.at(r, kernel_name_table::kKernel)}] =
-        parts[1].empty() ? parts[0] : parts[1];
+    const auto process =
+        static_cast<uint32_t>(rows.at(r, kernel_name_table::kProcess));
+    const std::string& name = parts[1].empty() ? parts[0] : parts[1];
+    kernel_names_[{process, rows.at(r, kernel_name_table::kKernel)}] = name;
+    if (process < processes_.size() &&
+        processes_[process].peer_kernel.empty() &&
+        analysis::WaitsForPeers(name))
+      processes_[process].peer_kernel = name;
   }
 
   INGERO_RETURN_IF_ERROR(file_->ReadAll(code_line_table::kSchema, &rows));

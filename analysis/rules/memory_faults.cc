@@ -5,6 +5,8 @@
 //              kernel over its pages, else the companion's measurement.
 // Near-miss:   Some pages in much host code: the host code is the cause.
 // See docs/rules.md.
+#include <optional>
+
 #include "analysis/rules/registry.h"
 #include "base/text.h"
 
@@ -28,6 +30,16 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
   return Ratio(cost, cell.time) >= kMinShare ? cost : Ns(0);
 }
 
+// Page faults of the process that took the pages, where they are so few that
+// most pages came without one.
+std::optional<uint64_t> FewFaults(const Context& context, const Tally& tally) {
+  if (tally.threads.empty()) return std::nullopt;
+  const ProcessIndex p = context.ProcessOf(Sorted(tally.threads)[0].first);
+  for (const ProcessActivity& a : context.report.activities)
+    if (a.process == p && a.min_faults != 0 && a.min_faults < a.pages / 2) return a.min_faults;
+  return std::nullopt;
+}
+
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
   const std::string who = tally.threads.empty()
                               ? std::string("the program")
@@ -46,12 +58,27 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
   AddEvidence(
       finding, "pages", static_cast<double>(tally.pages), "count",
       FormatCount(tally.pages) + " pages were allocated on the critical path.");
+  const std::optional<uint64_t> faults = FewFaults(context, tally);
+  if (faults) {
+    AddEvidence(finding, "minor_faults", static_cast<double>(*faults), "count",
+                "Its process had " + FormatCount(*faults) +
+                    " page faults in all: most of the pages were not memory "
+                    "that it touched, but the kernel's (cache of files, "
+                    "buffers of pipes and sockets) or parts of huge pages.");
+  }
   Recommend(finding,
             "Use memory again instead of allocating it per batch: fill "
             "preallocated (pinned) buffers, keep workers alive "
             "(persistent_workers=True), or use an allocator that keeps freed "
             "memory (MALLOC_TRIM_THRESHOLD_, jemalloc).",
             tally.known);
+  if (faults) {
+    Recommend(finding,
+              "Where files are read or written meanwhile (checkpoints, caches), "
+              "do it in another thread or process, or with direct I/O; send "
+              "less through pipes and sockets.",
+              tally.known);
+  }
 }
 
 }  // namespace

@@ -254,6 +254,20 @@ TEST(FeedingTest, DownloadToPageableMemoryWaitsThenCopies) {
             "unknown[70,71)");
 }
 
+TEST(FeedingTest, KernelsThatWaitForOtherGpusAreKnownByName) {
+  for (const char* name :
+       {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
+        "void vllm::cross_device_reduce_1stage<__half, 8>(vllm::RankData*)",
+        "_ZN4vllm26cross_device_reduce_2stageI6__halfLi8EEEvPNS_8RankDataE",
+        "multimem_one_shot_all_reduce_kernel"})
+    EXPECT_TRUE(analysis::WaitsForPeers(name)) << name;
+  for (const char* name :
+       {"", "nccl", "void at::native::reduce_kernel<512, 1>(ReduceOp)",
+        "volta_sgemm_128x64_nn", "cub::DeviceReduceKernel"})
+    EXPECT_FALSE(analysis::WaitsForPeers(name)) << name;
+}
+
 TEST(FeedingTest, FirstUseWithAnEmptyQueueIsColdStart) {
   EXPECT_EQ(Pieces("call 10us 300us 1 launch first_use\n"
                    "call 310us 320us 1 streamSync\n"

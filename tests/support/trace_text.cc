@@ -268,6 +268,7 @@ class Parser {
       p.is_kernel = o.Has("kernel");
       p.outside_scope = o.Has("outside");
       p.cgroup_id = o.Number("cgroup");
+      p.peer_kernel = o.Get("peer_kernel");
       if (o.Has("first") && !time(o.Get("first"), &p.first_seen))
         return Error(i, "first=TIME");
       if (o.Has("exited")) {
@@ -358,6 +359,7 @@ class Parser {
       s.prev_syscall =
           o.Has("syscall") ? static_cast<int16_t>(o.Number("syscall")) : -1;
       s.prev_pages = o.Number("pages");
+      s.prev_min_faults = o.Number("faults");
       if (o.Has("kernel") && !ParseTime(o.Get("kernel"), &s.prev_kernel))
         return Error(i, "kernel=TIME");
       if (o.Has("throttled") &&
@@ -591,6 +593,7 @@ Summaries MemoryReportSource::Summarize(Interval window) const {
       ProcessActivity& a =
           out.activities[trace_.thread_list[s.prev].process];
       a.pages += s.prev_pages;
+      a.min_faults += s.prev_min_faults;
       a.kernel += s.prev_kernel;
       a.running += s.t - last->second;
       a.yielded += s.yielded;

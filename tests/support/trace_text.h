@@ -9,14 +9,15 @@
 //   kernel 0 1s                       scheduling recorded here
 //   facts cpus=4 page_cost=500
 //   process 100 python3 [parent=1] [cuda] [ingero] [kernel] [first=5ms]
-//        [exited=9ms] [code=9] [cgroup=7] [outside]         also makes its main thread 100
+//        [exited=9ms] [code=9] [cgroup=7] [outside] [peer_kernel=ncclDevKernel]
+//                                     also makes its main thread 100
 //   thread 101 100 [name]
 //   func cudaLaunchKernel launch [driver|library]
 //   call 10us 15us 100 cudaLaunchKernel [stream=] [object=] [bytes=] [depth=]
 //        [result=] [h2d|d2h|d2d|h2h|peer|default] [pageable|pinned]
 //        [first_use] [first_call] [captured] [no_end]
 //   switch 1ms cpu=0 100>200 S [wake=0.9ms] [waker=101] [irq] [syscall=202]
-//        [pages=3] [kernel=2ms] [throttled=9ms]   prev>next; 'idle' for the idle task;
+//        [pages=3] [faults=3] [kernel=2ms] [throttled=9ms]   prev>next; 'idle' for the idle task;
 //                                     state R+ preempted, R yielded, S, D, B,
 //                                     T, X, ? outside the scope; '-' for prev:
 //                                     others were left out
