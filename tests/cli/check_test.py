@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import reachable  # noqa: E402
+
 OPTIONS = None
 
 
@@ -109,8 +112,11 @@ class CompanionTest(CheckCase):
         self.assertEqual(items["mark_victim"]["state"], "not-tried")
 
     def test_without_rights(self):
+        own = reachable.copy(self, OPTIONS.ingero)
         items = self.check("setpriv", "--reuid", "65534", "--regid", "65534",
                            "--clear-groups", "--inh-caps=-all",
+                           ingero=os.path.join(own, "bin", "ingero"),
+                           LD_LIBRARY_PATH=os.path.join(own, "lib"),
                            INGERO_DIR="/tmp/ingero-check-test-none",
                            TMPDIR="/tmp")
         companion = items["Companion"]

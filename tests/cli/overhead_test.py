@@ -16,6 +16,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import reachable  # noqa: E402
+
 OPTIONS = None
 CALLS = 300
 PROGRAM = f"""
@@ -52,8 +55,9 @@ class OverheadCase(unittest.TestCase):
         self.env.update(TMPDIR=self.dir, FAKE_CUDA="context_ms=1")
         self.command = [sys.executable, "-c", PROGRAM, OPTIONS.cudart]
 
-    def overhead(self, *args, prefix=(), status=0, **env):
-        done = subprocess.run([*prefix, OPTIONS.ingero, "overhead", *args],
+    def overhead(self, *args, prefix=(), ingero=None, status=0, **env):
+        done = subprocess.run([*prefix, ingero or OPTIONS.ingero, "overhead",
+                               *args],
                               env={**self.env, **env}, text=True,
                               capture_output=True, timeout=200)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
@@ -99,7 +103,9 @@ class ShimTest(OverheadCase):
     def test_companion_is_left_out_without_rights(self):
         # Who has no rights may not be able to run this interpreter.
         self.command = ["true"]
-        report, modes = self.modes("--rounds", "1", prefix=self.WITHOUT_RIGHTS)
+        own = reachable.copy(self, OPTIONS.ingero)
+        report, modes = self.modes("--rounds", "1", prefix=self.WITHOUT_RIGHTS,
+                                   ingero=os.path.join(own, "bin", "ingero"))
         self.assertEqual(list(modes), ["bare", "shim"])
         self.assertIn("sudo ingero overhead", report["companion_left_out"])
 

@@ -23,24 +23,29 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import can_load_bpf  # noqa: E402
+import reachable  # noqa: E402
 
 OPTIONS = None
 NOBODY = 65534
 # Ends by SIGTERM or Ctrl-C, as told, after a CUDA program in it has ended. It
-# takes its time for that, and says what else comes meanwhile.
-SLEEPER = ("import signal, sys, subprocess, time\n"
+# takes its time for that, and says what else comes meanwhile. Its handlers may
+# not print: a signal can come while 'ready' is printed, and print refuses to be
+# entered twice.
+SLEEPER = ("import os, signal, sys, subprocess, time\n"
+           "def say(*words):\n"
+           "    os.write(1, (' '.join(map(str, words)) + '\\n').encode())\n"
            "def more(number, frame):\n"
-           "    print('more', number, flush=True)\n"
+           "    say('more', int(number))\n"
            "def end(number, frame):\n"
            "    signal.signal(number, more)\n"
-           "    print('got', number, flush=True)\n"
+           "    say('got', int(number))\n"
            "    time.sleep(0.5)\n"
            "    sys.exit(5)\n"
            "for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:\n"
            "    signal.signal(number, end)\n"
            "subprocess.run([{program!r}, '--steps', '20'],\n"
            "               stdout=subprocess.DEVNULL)\n"
-           "print('ready', flush=True)\n"
+           "say('ready')\n"
            "while True:\n"
            "    signal.pause()\n")
 
@@ -309,8 +314,9 @@ class RunTest(RunCase):
         drop = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY),
                 "--clear-groups"]
         ran = os.path.join(self.dir, "it_ran")
+        own = reachable.copy(self, OPTIONS.ingero)
         done = self.ingero("run", "--cuda-only", "touch", ran, before=drop,
-                           status=1)
+                           ingero=os.path.join(own, "bin", "ingero"), status=1)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn(f"cannot write {self.trace}: Permission denied",
                       done.stderr)
@@ -599,6 +605,8 @@ class CompanionTest(RunCase):
         os.chown(self.trace, NOBODY, NOBODY)
         drop = [shutil.which("setpriv"), "--reuid", str(NOBODY), "--regid", str(NOBODY),
                 "--clear-groups", "--inh-caps=-all"]
+        own = os.path.join(reachable.copy(self, OPTIONS.ingero), "bin")
+        ingero = os.path.join(own, "ingero")
         fake = os.path.join(self.dir, "bin")
         os.mkdir(fake)
         cases = [(None, "there is no sudo"),
@@ -611,14 +619,16 @@ class CompanionTest(RunCase):
                 with open(sudo, "w") as f:
                     f.write(f"#!/bin/sh\n{script}\n")
                 os.chmod(sudo, 0o755)
-            done = self.ingero("run", OPTIONS.program, "--steps", "10",
-                               before=drop, PATH=f"{fake}:/nowhere")
+            done = self.ingero("run", os.path.join(own, "starved_loader"),
+                               "--steps", "10", ingero=ingero, before=drop,
+                               PATH=f"{fake}:/nowhere",
+                               LD_LIBRARY_PATH=f"{own}/../lib/fake_cuda")
             first = done.stderr.split("\n")[0]
             self.assertIn("only CUDA calls are recorded", first)
             self.assertIn(says, first)
             self.assertIn("Verdict", done.stderr)
         done = self.ingero("trace", "--duration", "1s", before=drop, status=1,
-                           PATH="/nowhere")
+                           ingero=ingero, PATH="/nowhere")
         self.assertEqual(done.stderr.count("\n"), 1)
         self.assertIn("there is no sudo", done.stderr)
 
