@@ -212,6 +212,10 @@ TEST_F(CommandTest, WrongUsageIsOneLineThatNamesTheRemedy) {
 }
 
 TEST_F(CommandTest, NothingToWorkOnIsOneLineAndStatusOne) {
+  // Beside INGERO_DIR the user's own recordings would be looked at.
+  for (const char* name : {"INGERO_DIR", "XDG_STATE_HOME", "SUDO_UID"})
+    unsetenv(name);
+  setenv("HOME", dir_.c_str(), 1);
   for (const Args& args :
        {Args{"merge"}, Args{"merge", "--dir", dir_}, Args{"list"},
         Args{"list", "--dir", dir_}, Args{"stats"}, Args{"report", "-o", "-"},
@@ -339,7 +343,7 @@ TEST_F(CommandTest, DiffSaysWhatIsWorseByItsStatus) {
 }
 
 TEST_F(CommandTest, MergeOfNothingSaysHowToRecord) {
-  Outcome o = RunIt({"merge"});
+  Outcome o = RunIt({"merge", "--dir", dir_});
   EXPECT_NE(o.err.find(dir_), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("LD_PRELOAD=libingero_cuda.so"), std::string::npos);
 }

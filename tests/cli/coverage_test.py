@@ -86,7 +86,7 @@ class CoverageTest(unittest.TestCase):
 class RecordedTest(CoverageTest):
     def test_an_empty_folder_says_what_to_check(self):
         os.mkdir(self.trace)
-        done = self.ingero("merge", check=1)
+        done = self.ingero("merge", "--dir", self.trace, check=1)
         self.assertEqual(done.stderr.count("\n"), 1)
         for word in ("LD_PRELOAD", "setuid", "static"):
             self.assertIn(word, done.stderr)

@@ -453,10 +453,13 @@ class RunTest(RunCase):
             pass
         for command in (["run", "--cuda-only", "true"], ["merge"], ["list"],
                         ["explain"], ["top", "--once"]):
-            done = self.ingero(*command, status=1, INGERO_DIR=a_file)
+            # Beside INGERO_DIR the user's own recordings would be looked at.
+            done = self.ingero(*command, status=1, INGERO_DIR="",
+                               XDG_STATE_HOME="", HOME=a_file)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn(a_file + ": it, or a part of this path, is a file; "
-                          "name another one (INGERO_DIR, --dir)", done.stderr)
+            self.assertRegex(done.stderr, a_file + r"/\.local\S*: it, or a part "
+                             "of this path, is a file; name another one "
+                             r"\(INGERO_DIR, --dir\)")
         os.chdir(self.dir)
         self.addCleanup(os.chdir, "/")
         self.run_it("--dir", "rel/ative", OPTIONS.program, "--steps", "10")
