@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints why BPF programs cannot be loaded here; nothing where they can."""
+"""Prints why tests of the kernel side cannot run here, which load BPF programs
+and compare the pids that those see with their own; nothing where they can."""
 
 import ctypes
 import os
@@ -24,6 +25,12 @@ def reason():
     if fd < 0:
         return f"bpf(2): {os.strerror(ctypes.get_errno())}"
     os.close(fd)
+    # The first pid namespace's number, PROC_PID_INIT_INO of the kernel's
+    # include/linux/proc_ns.h: BPF programs see the pids of that one.
+    namespace = "/proc/self/ns/pid"
+    if os.path.exists(namespace) and os.stat(namespace).st_ino != 0xEFFFFFFC:
+        return ("in a pid namespace of its own (a container) pids are not those "
+                "of the kernel; docker run --pid=host has them")
     return ""
 
 

@@ -16,16 +16,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import can_load_bpf  # noqa: E402
+
 OPTIONS = None
-SKIP = 77
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "needs root (BPF)"
-    if not os.path.exists("/sys/kernel/btf/vmlinux"):
-        return "this kernel has no BTF"
-    return ""
 
 
 class CoverageTest(unittest.TestCase):
@@ -252,11 +246,8 @@ def main():
         parser.add_argument("--" + option, required=True)
     parser.add_argument("--kprobe")
     OPTIONS, rest = parser.parse_known_args()
-    if "UnrecordedTest" in rest and why_not():
-        print("SKIP: " + why_not())
-        return SKIP
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    can_load_bpf.run_tests(rest, "UnrecordedTest")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

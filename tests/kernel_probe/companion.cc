@@ -33,6 +33,10 @@ std::string WhyNoCompanion() {
   if (geteuid() != 0) return "needs root (BPF)";
   if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
     return "this kernel has no BTF";
+  // As in tests/can_load_bpf.py.
+  struct stat pids;
+  if (stat("/proc/self/ns/pid", &pids) == 0 && pids.st_ino != 0xEFFFFFFC)
+    return "pids of this pid namespace are not those of the kernel";
   return "";
 }
 
