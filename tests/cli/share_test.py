@@ -19,13 +19,14 @@ class ShareTest(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="ingero-share-test-", dir="/var/tmp")
         self.addCleanup(shutil.rmtree, self.dir)
         self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("INGERO_", "LD_"))}
+                    if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
         self.env["INGERO_DIR"] = self.dir + "/trace"
 
-    def ingero(self, *args, status=0):
+    def ingero(self, *args, status=0, **env):
         done = subprocess.run([OPTIONS.ingero, *args], cwd=self.dir,
-                              env=self.env, text=True, capture_output=True,
-                              stdin=subprocess.DEVNULL, timeout=120)
+                              env={**self.env, **env}, text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL,
+                              timeout=120)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 
@@ -112,7 +113,9 @@ class ShareTest(unittest.TestCase):
                 (1, ["no.store", "-o", "x"], "no.store"),
                 (1, ["-o", "x"], "merge"),
                 (1, [OPTIONS.store, "-o", "no/such/x"], "no/such")):
-            done = self.ingero("share", *args, status=status)
+            # Beside INGERO_DIR the user's own recordings would be looked at.
+            done = self.ingero("share", *args, status=status, INGERO_DIR="",
+                               XDG_STATE_HOME="", HOME=self.dir)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertIn(says, done.stderr)
         self.ingero("share", OPTIONS.store, "-o", "x")
