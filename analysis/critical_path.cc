@@ -2,6 +2,7 @@
 #include "analysis/critical_path.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -45,6 +46,16 @@ bool TimedOutOnLock(const Segment& s) {
   return s.state == ThreadState::kSleeping && s.syscall == kFutex &&
          s.woken_by_irq && length >= kSwitchIntervalLeast &&
          length <= kSwitchIntervalMost;
+}
+
+// A thread that sleeps so shortly looks again and again whether something is
+// ready: it polls. Longer sleeps may be what the program wants.
+constexpr Ns kPollMost{2'500'000};
+
+bool Polls(const Segment& s) {
+  return s.state == ThreadState::kSleeping && s.woken_by_irq &&
+         s.end - s.begin <= kPollMost &&
+         ReasonOfSleep(s.syscall) == Reason::kSleepTimer;
 }
 
 // What a program does anyway before it runs: code, loading, uploading. Waiting
@@ -195,6 +206,30 @@ const MemoryStall* PathWalker::StallBefore(ThreadIndex thread, Ns t) const {
   return &*std::prev(at);
 }
 
+bool PathWalker::InTree(ThreadIndex thread, ProcessIndex process) {
+  const std::vector<Process>& all = trace_.processes();
+  if (tree_of_ != process) {
+    tree_of_ = process;
+    tree_.assign(all.size(), kNotAsked);
+  }
+  const ProcessIndex p = trace_.threads()[thread].process;
+  if (p >= all.size()) return false;
+  if (tree_[p] == kNotAsked) {
+    const auto descends = [&all](ProcessIndex from, ProcessIndex to) {
+      for (int depth = 0; from < all.size() && depth < 64; ++depth) {
+        if (from == to) return true;
+        from = all[from].parent;
+      }
+      return false;
+    };
+    tree_[p] = !all[p].is_kernel && !all[p].is_ingero &&
+                       (descends(p, process) || descends(process, p))
+                   ? kIn
+                   : kOut;
+  }
+  return tree_[p] == kIn;
+}
+
 ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
                              CallMap* calls,
                              const std::vector<uint8_t>& submits,
@@ -341,30 +376,48 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         } else {
           cell.reason = ReasonOfSleep(segment.syscall);
         }
-        if (!culprit_known && cell.reason == Reason::kSleepOther) {
-          Ns awake = t;
-          if (TimedOutOnLock(segment) && calls->At(current, t).func == kNone) {
-            // The path is the holder's for as long as nobody else of the
-            // process ran.
-            timelines_.OnlyRunners(threads[current].process, current, {low, t},
-                                   &runners_);
-            PathCell running = base;
-            running.state = ThreadState::kRunning;
-            const ThreadIndex sleeper = current;
-            for (const Timelines::Runner& r : runners_) {
-              if (r.range.end < awake)
-                emit_by_call(cell, {r.range.end, awake}, no_pages);
-              current = r.thread;
-              emit_by_call(running, r.range, no_pages);
-              current = sleeper;
-              awake = r.range.begin;
-            }
-          }
-          // Asleep inside a CUDA call: the call is what it waited in.
-          if (low < awake) emit_by_call(cell, {low, awake}, no_pages);
-        } else {
-          emit(cell, {low, t}, no_pages);
+        // Where a timer ended the sleep and others ran meanwhile, the path is
+        // theirs.
+        runners_.clear();
+        if (!culprit_known && TimedOutOnLock(segment) &&
+            calls->At(current, t).func == kNone) {
+          // The holder's, for as long as nobody else of the process ran.
+          const ProcessIndex own = threads[current].process;
+          timelines_.Runners(
+              {low, t}, Timelines::kAlone,
+              [&](ThreadIndex thread) {
+                return thread != current && threads[thread].process == own;
+              },
+              &runners_);
+        } else if (!culprit_known && Polls(segment)) {
+          // What it polls for, somebody of the program was making.
+          timelines_.Runners(
+              {low, t}, Timelines::kAny,
+              [&](ThreadIndex thread) {
+                return thread != current && InTree(thread, process);
+              },
+              &runners_);
         }
+        const auto emit_asleep = [&](Interval range) {
+          if (range.empty()) return;
+          // Asleep inside a CUDA call: the call is what it waited in.
+          if (!culprit_known && cell.reason == Reason::kSleepOther)
+            emit_by_call(cell, range, no_pages);
+          else
+            emit(cell, range, no_pages);
+        };
+        PathCell running = base;
+        running.state = ThreadState::kRunning;
+        const ThreadIndex sleeper = current;
+        Ns awake = t;
+        for (const Timelines::Runner& r : runners_) {
+          emit_asleep({r.range.end, awake});
+          current = r.thread;
+          emit_by_call(running, r.range, no_pages);
+          current = sleeper;
+          awake = r.range.begin;
+        }
+        emit_asleep({low, awake});
         break;
       }
       case ThreadState::kUnknown:

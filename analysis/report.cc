@@ -931,7 +931,8 @@ class Builder {
     if (worst.empty()) return;
     const Ns at = worst.begin - report_.window.begin;
     Ns starved, all;
-    std::map<ThreadIndex, Ns> running, waiting, sleeping, holders, throttled;
+    std::map<ThreadIndex, Ns> running, waiting, sleeping, stopped, holders,
+        throttled;
     std::map<FuncIndex, Ns> calls;
     CallClass ended_by = CallClass::kOther;
     bool holder_unseen = false;
@@ -967,8 +968,10 @@ class Builder {
         case ThreadState::kSleeping:
         case ThreadState::kDisk:
         case ThreadState::kBlocked:
-        case ThreadState::kStopped:
           sleeping[cell.thread] += time;
+          break;
+        case ThreadState::kStopped:
+          stopped[cell.thread] += time;
           break;
         default:
           break;
@@ -1002,6 +1005,11 @@ class Builder {
                              "Asleep for " + FormatDuration(sum(sleeping)) +
                                  ", with no other thread to wake it: " +
                                  context.Top(sleeping, 2, sum(sleeping)) +
+                                 "."});
+    if (!stopped.empty())
+      f->timeline.push_back({TimelineLine::Layer::kSystem, at,
+                             "Stopped for " + FormatDuration(sum(stopped)) +
+                                 ": " + context.Top(stopped, 2, sum(stopped)) +
                                  "."});
     if (!running.empty())
       f->timeline.push_back({TimelineLine::Layer::kHost, at,

@@ -7,6 +7,9 @@
 namespace ingero::analysis {
 namespace {
 
+constexpr int16_t kSelect = 23, kPselect6 = 270;
+constexpr int16_t kSelectNothing = 0x4000 | kSelect;  // no number of Linux
+
 struct Row {
   int16_t number;
   const char* name;
@@ -43,6 +46,7 @@ constexpr Row kRows[] = {
     {307, "sendmmsg", Reason::kSleepNetwork},
     {426, "io_uring_enter", Reason::kSleepOther},
     {441, "epoll_pwait2", Reason::kSleepNetwork},
+    {kSelectNothing, "select of nothing", Reason::kSleepTimer},
 };
 
 const Row* Find(int16_t number) {
@@ -52,6 +56,12 @@ const Row* Find(int16_t number) {
 }
 
 }  // namespace
+
+int16_t SleepSyscall(int16_t syscall, uint64_t arg0) {
+  return (syscall == kSelect || syscall == kPselect6) && arg0 == 0
+             ? kSelectNothing
+             : syscall;
+}
 
 Reason ReasonOfSleep(int16_t syscall) {
   const Row* row = Find(syscall);

@@ -7,6 +7,9 @@
 
 namespace ingero::analysis {
 
+// The call that a sleep counts as. select() of no descriptors (`arg0`, their
+// number, is 0) is a timed sleep: Python's time.sleep() before 3.11.
+int16_t SleepSyscall(int16_t syscall, uint64_t arg0);
 // Of a sleep that no thread ended: an interrupt did, or nobody knows.
 Reason ReasonOfSleep(int16_t syscall);
 // "futex"; "system call 999" where there is no name for it here; "" for -1.

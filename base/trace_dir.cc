@@ -169,6 +169,9 @@ TraceDir DefaultTraceDir() {
 
 std::vector<std::string> DefaultTraceDirs() {
   std::vector<std::string> dirs = {DefaultTraceDir().path};
+  if (!Environment("INGERO_DIR").empty() &&
+      Environment("INGERO_DIR_ONLY") == "1")
+    return dirs;
   const auto add = [&dirs](uint32_t uid, uint32_t gid) {
     std::string path = StateDir(uid, gid, false).path;
     if (std::find(dirs.begin(), dirs.end(), path) == dirs.end())

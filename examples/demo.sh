@@ -57,7 +57,7 @@ rm -f "$log"
 
 INGERO_DIR=${INGERO_DEMO_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/ingero-demo.XXXXXX")}
 mkdir -p "$INGERO_DIR"
-export INGERO_DIR
+export INGERO_DIR INGERO_DIR_ONLY=1
 
 if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1 &&
   python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \

@@ -28,7 +28,7 @@ inline constexpr char kSchemaName[] = "ingero-store";
 inline constexpr uint64_t kSchemaVersion = 1;
 // Raised when the attribution's results change for the same events: a store
 // with another number is merged again.
-inline constexpr uint64_t kAnalysisVersion = 4;
+inline constexpr uint64_t kAnalysisVersion = 5;
 
 // Losses that merge itself or a CUDA stream counted have this owner plus the
 // stream's index; smaller owners are CPUs (companion).

@@ -23,7 +23,11 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                    context.Lost(tally) + ": " +
                    context.Top(tally.threads, 1, tally.total()) +
                    ", which feeds the GPU, was in a timed sleep.";
-  Recommend(finding, "If that sleep is not wanted, remove it from the loop.",
+  Recommend(finding,
+            "If that sleep is not wanted, remove it from the loop. If it asks "
+            "again and again whether something is ready, what is awaited is "
+            "the cause; a wait that is ended when it is (a queue, an event) "
+            "shows who makes it.",
             tally.known);
 }
 

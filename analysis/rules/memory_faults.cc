@@ -66,19 +66,17 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
                     "that it touched, but the kernel's (cache of files, "
                     "buffers of pipes and sockets) or parts of huge pages.");
   }
+  const std::string reuse =
+      "use memory again instead of allocating it per batch: fill preallocated "
+      "(pinned) buffers, keep workers alive (persistent_workers=True), or use "
+      "an allocator that keeps freed memory (MALLOC_TRIM_THRESHOLD_, "
+      "jemalloc).";
   Recommend(finding,
-            "Use memory again instead of allocating it per batch: fill "
-            "preallocated (pinned) buffers, keep workers alive "
-            "(persistent_workers=True), or use an allocator that keeps freed "
-            "memory (MALLOC_TRIM_THRESHOLD_, jemalloc).",
+            faults ? "Where it reads or writes files then (checkpoints, "
+                     "caches), do that in another thread or process, or with "
+                     "direct I/O; where it fills fresh memory, " + reuse
+                   : "U" + reuse.substr(1),
             tally.known);
-  if (faults) {
-    Recommend(finding,
-              "Where files are read or written meanwhile (checkpoints, caches), "
-              "do it in another thread or process, or with direct I/O; send "
-              "less through pipes and sockets.",
-              tally.known);
-  }
 }
 
 }  // namespace

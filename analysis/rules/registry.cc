@@ -12,7 +12,7 @@ std::span<const Rule* const> Rules() {
       &kMemoryFaultsRule,      &kCgroupQuotaRule,
       &kLoaderOversubscribedRule,&kCpuOversubscribedRule,
       &kCpuOtherProcessRule,   &kSlowWakeupRule,
-      &kStorageBoundRule,
+      &kStoppedRule,           &kStorageBoundRule,
       &kIdleByChoiceRule,      &kUpstreamWaitRule,
       &kForkStormRule,         &kWorkersReplacedRule,
       &kLoaderCpuBoundRule,    &kLockHeldRule,

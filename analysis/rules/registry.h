@@ -25,6 +25,7 @@ extern const Rule kMemoryFaultsRule;
 extern const Rule kPageableCopyRule;
 extern const Rule kReclaimSwapRule;
 extern const Rule kSlowWakeupRule;
+extern const Rule kStoppedRule;
 extern const Rule kStorageBoundRule;
 extern const Rule kSyncStormRule;
 extern const Rule kUnexplainedRule;

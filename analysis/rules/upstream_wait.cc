@@ -7,6 +7,7 @@
 //              process above it that runs the same program is host-bound.
 // See docs/rules.md.
 #include "analysis/rules/registry.h"
+#include "analysis/syscalls.h"
 #include "base/text.h"
 
 namespace ingero::analysis {
@@ -25,19 +26,27 @@ Ns Take(const Context& context, const PathCell& cell, Ns left) {
 }
 
 void Describe(const Context& context, const Tally& tally, Finding* finding) {
-  Ns asleep;
-  for (const auto& [syscall, time] : tally.syscalls) asleep += time;
+  Ns asleep, most;
+  int16_t in = -1;
+  for (const auto& [syscall, time] : tally.syscalls) {
+    asleep += time;
+    if (time > most) {
+      most = time;
+      in = syscall;
+    }
+  }
   finding->claim = "The GPU waited " + context.Lost(tally) +
                    " for data from elsewhere: " +
                    context.Top(tally.threads, 3, tally.total()) +
                    (asleep * 2 < tally.total()
                         ? " ran, or took that long to answer."
-                        : " slept in a socket, poll or timed sleep, or "
-                          "answered late.");
+                        : " slept in " + SyscallName(in) +
+                              (most * 2 < asleep ? " and others" : "") +
+                              ", or answered late.");
   Recommend(finding,
             "Look at what it waits for (service, network, rate limit). More "
             "requests in flight hide latency: more loader workers or a larger "
-            "prefetch_factor; CPUs are not the limit.",
+            "prefetch_factor; this program's CPUs are not the limit.",
             tally.known);
 }
 

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 class TraceDirTest : public testing::Test {
  protected:
   TraceDirTest() {
-    for (const char* name : {"INGERO_DIR", "XDG_STATE_HOME", "HOME",
-                             "SUDO_UID", "SUDO_GID"})
+    for (const char* name : {"INGERO_DIR", "INGERO_DIR_ONLY", "XDG_STATE_HOME",
+                             "HOME", "SUDO_UID", "SUDO_GID"})
       unsetenv(name);
     // Not below TMPDIR's link, if it is one: paths are compared.
     std::string name = fs::canonical(fs::temp_directory_path()).string() +
@@ -99,6 +99,16 @@ TEST_F(TraceDirTest, UnderSudoTheCallersFolderAndOwner) {
   ASSERT_EQ(dirs.size(), 2u);
   EXPECT_EQ(dirs[0], dir.path);
   EXPECT_EQ(dirs[1], PasswdHome(0) + "/.local/state/ingero");
+}
+
+TEST_F(TraceDirTest, OnlyTheFolderThatWasNamedWhereThatIsAsked) {
+  Set("INGERO_DIR", root_.string());
+  EXPECT_EQ(DefaultTraceDirs().size(), 2u);
+  Set("INGERO_DIR_ONLY", "1");
+  EXPECT_EQ(DefaultTraceDirs(), std::vector<std::string>{root_.string()});
+  unsetenv("INGERO_DIR");
+  Set("XDG_STATE_HOME", root_.string());
+  EXPECT_EQ(DefaultTraceDirs().size(), 2u);
 }
 
 TEST_F(TraceDirTest, UnderSudoRootsOwnXdgStateHomeIsNotTheCallers) {

@@ -28,6 +28,7 @@ class CheckCase(unittest.TestCase):
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
         self.env.update(INGERO_DIR=os.path.join(self.dir, "trace"),
+                        INGERO_DIR_ONLY="1",
                         LD_LIBRARY_PATH=os.path.dirname(OPTIONS.shim),
                         TMPDIR=self.dir)
 

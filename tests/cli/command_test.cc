@@ -46,6 +46,7 @@ class CommandTest : public ::testing::Test {
     ASSERT_NE(mkdtemp(name), nullptr);
     dir_ = name;
     setenv("INGERO_DIR", name, 1);
+    setenv("INGERO_DIR_ONLY", "1", 1);
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 

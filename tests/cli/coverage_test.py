@@ -31,7 +31,7 @@ class CoverageTest(unittest.TestCase):
         self.started = []
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
-        self.env["INGERO_DIR"] = self.trace
+        self.env.update(INGERO_DIR=self.trace, INGERO_DIR_ONLY="1")
 
     def tearDown(self):
         for p in self.started:

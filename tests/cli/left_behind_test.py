@@ -52,7 +52,8 @@ class Case(unittest.TestCase):
         os.mkdir(self.out)
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
-        self.env["INGERO_DIR"] = os.path.join(self.dir, "traces")
+        self.env.update(INGERO_DIR=os.path.join(self.dir, "traces"),
+                        INGERO_DIR_ONLY="1")
         self.trace = os.path.join(self.dir, "t.json")
         big_trace(self.trace)
 

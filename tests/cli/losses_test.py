@@ -30,7 +30,7 @@ class LossesTest(unittest.TestCase):
         self.trace = os.path.join(self.dir, "trace")
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
-        self.env["INGERO_DIR"] = self.trace
+        self.env.update(INGERO_DIR=self.trace, INGERO_DIR_ONLY="1")
 
     def record(self, *args, file_bytes=None):
         def limit():

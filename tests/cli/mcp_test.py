@@ -339,7 +339,8 @@ class McpTest(unittest.TestCase):
         store = os.path.join(folder, "x.store")
         subprocess.run([OPTIONS.ingero, "run", "--cuda-only", "-q", "-o", store,
                         program, "--steps", "5"], check=True, timeout=120,
-                       env={**os.environ, "INGERO_DIR": f"{folder}/trace"},
+                       env={**os.environ, "INGERO_DIR": f"{folder}/trace",
+                            "INGERO_DIR_ONLY": "1"},
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         server = self.serve(store=store)
 

@@ -20,7 +20,7 @@ class ShareTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir)
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
-        self.env["INGERO_DIR"] = self.dir + "/trace"
+        self.env.update(INGERO_DIR=self.dir + "/trace", INGERO_DIR_ONLY="1")
 
     def ingero(self, *args, status=0, **env):
         done = subprocess.run([OPTIONS.ingero, *args], cwd=self.dir,

@@ -41,8 +41,8 @@ class TopCase(unittest.TestCase):
         self.temporary.mkdir()
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_", "COLUMNS"))}
-        self.env.update(INGERO_DIR=str(self.trace), TERM="xterm",
-                        TMPDIR=str(self.temporary))
+        self.env.update(INGERO_DIR=str(self.trace), INGERO_DIR_ONLY="1",
+                        TERM="xterm", TMPDIR=str(self.temporary))
         self.started = []
         self.addCleanup(self.end_all)
 

@@ -41,7 +41,8 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
-        self.env["INGERO_DIR"] = os.path.join(self.dir, "trace")
+        self.env.update(INGERO_DIR=os.path.join(self.dir, "trace"),
+                        INGERO_DIR_ONLY="1")
         self.env["FAKE_CUDA"] = "context_ms=1,memset_gbps=5,query_us=200"
 
     def ingero(self, *args, status=0):

@@ -34,12 +34,11 @@ class FollowTest(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="ingero-follow-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.trace = os.path.join(self.dir, ".local/state/ingero")
-        os.makedirs(self.trace)
+        self.trace = os.path.join(self.dir, "trace")
+        os.mkdir(self.trace)
         self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("INGERO_", "LD_", "SUDO_", "XDG_"))}
-        # Beside INGERO_DIR the user's own recordings would be looked at.
-        self.env["HOME"] = self.dir
+                    if not k.startswith(("INGERO_", "LD_", "SUDO_"))}
+        self.env.update(INGERO_DIR=self.trace, INGERO_DIR_ONLY="1")
         self.running = []
         self.addCleanup(self.end_all)
 

@@ -358,6 +358,7 @@ class Parser {
       s.yielded = w[4] == "R";
       s.prev_syscall =
           o.Has("syscall") ? static_cast<int16_t>(o.Number("syscall")) : -1;
+      s.prev_arg0 = o.Number("arg0");
       s.prev_pages = o.Number("pages");
       s.prev_min_faults = o.Number("faults");
       if (o.Has("kernel") && !ParseTime(o.Get("kernel"), &s.prev_kernel))

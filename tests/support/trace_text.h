@@ -17,7 +17,7 @@
 //        [result=] [h2d|d2h|d2d|h2h|peer|default] [pageable|pinned]
 //        [first_use] [first_call] [captured] [no_end]
 //   switch 1ms cpu=0 100>200 S [wake=0.9ms] [waker=101] [irq] [syscall=202]
-//        [pages=3] [faults=3] [kernel=2ms] [throttled=9ms]   prev>next; 'idle' for the idle task;
+//        [arg0=0] [pages=3] [faults=3] [kernel=2ms] [throttled=9ms]   prev>next; 'idle' for the idle task;
 //                                     state R+ preempted, R yielded, S, D, B,
 //                                     T, X, ? outside the scope; '-' for prev:
 //                                     others were left out

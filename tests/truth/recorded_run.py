@@ -50,6 +50,7 @@ class RecordedRun:
         self.traces.mkdir(exist_ok=True)
         self.kprobe = None
         self.environment = dict(os.environ, INGERO_DIR=str(self.traces),
+                                INGERO_DIR_ONLY="1",
                                 **(environment or {}))
         self.environment.pop("LD_PRELOAD", None)
 

@@ -18,12 +18,13 @@ import sys
 
 from recorded_run import RecordedRun, RunError, Skip, skip_all_unless_possible
 
-MAIN = ["loader-cpu-bound", "loader-slow-worker", "loader-oversubscribed",
+MAIN = ["loader-cpu-bound", "loader-slow-worker", "loader-polled",
+        "loader-oversubscribed",
         "cpu-oversubscribed", "cpu-other-process", "in-process-loading", "host-bound",
         "host-bound-engine",
         "memory-faults", "pageable-copy", "idle-by-choice", "healthy",
         "gpu-bound", "gpu-bound-queue", "lock-held", "interpreter-lock",
-        "upstream-wait",
+        "upstream-wait", "stopped",
         "cgroup-quota", "quota-contention", "quota-loader",
         "quota-not-reached", "sync-storm", "alloc-churn", "launch-bound",
         "cold-start", "lazy-load-stall", "workers-replaced", "worker-died",
@@ -37,6 +38,8 @@ LONG = ["storage-bound", "fork-storm"]
 FIXES = {
     "loader-cpu-bound": "--load_cpu_us 500",
     "loader-slow-worker": "--slow_worker_us 0",
+    "loader-polled": "--load_cpu_us 500",
+    "stopped": "--stop-us 0",
     "loader-oversubscribed": "--load_cpu_us 300",
     "cpu-oversubscribed": "--load_cpu_us 200",
     "cpu-other-process": "--spinners 0",

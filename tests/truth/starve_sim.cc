@@ -65,6 +65,8 @@ using nlohmann::json;
   X(host_us, 0, "CPU time of the trainer a step")                            \
   X(touch_pages, 0, "fresh pages touched by the trainer a step")             \
   X(sleep_us, 0, "sleep of the trainer a step")                              \
+  X(poll_us, 0, "the trainer looks for a batch, asleep so long in between")  \
+  X(stop_us, 0, "the trainer is stopped by a signal a step")                 \
   X(lock_hold_us, 0, "a sibling thread holds a mutex the trainer needs")     \
   X(gil_turns, 0, "times a step that the trainer lets go of an interpreter "  \
     "lock that a sibling thread wants, too")                                 \
@@ -130,6 +132,9 @@ const Preset kPresets[] = {
     {"loader-slow-worker", "loader-cpu-bound", "", "wait", "slow-worker",
      "--workers 2 --load-cpu-us 500 --slow-worker-us 14000 --cpus 0,1 "
      "--steps 200"},
+    // Nothing wakes a trainer that polls.
+    {"loader-polled", "loader-cpu-bound", "", "wait", "worker",
+     "--workers 1 --load-cpu-us 10000 --poll-us 500 --cpus 0,1 --steps 200"},
     {"loader-oversubscribed", "loader-oversubscribed", "cpu-oversubscribed",
      "wait", "worker",
      "--workers 4 --load-cpu-us 10000 --trainer-cpus 0 --worker-cpus 1 "
@@ -154,6 +159,8 @@ const Preset kPresets[] = {
      "--copy pageable --copy-kib 49152 --cpus 0,1 --steps 150"},
     {"idle-by-choice", "idle-by-choice", "", "sleep", "",
      "--sleep-us 8000 --cpus 0,1 --steps 200"},
+    {"stopped", "stopped", "", "stop", "",
+     "--stop-us 8000 --copy-kib 0 --cpus 0,1 --steps 200"},
     {"storage-bound", "storage-bound", "", "wait", "worker",
      "--workers 1 --load-read-kib 16384 --cpus 0,1 --steps 100"},
     {"upstream-wait", "upstream-wait", "", "wait", "worker",
@@ -410,6 +417,7 @@ struct Lost {
   uint64_t host = 0;   // other host work
   uint64_t touch = 0;  // fresh pages
   uint64_t sleep = 0;
+  uint64_t stop = 0;   // stopped by a signal
   uint64_t lock = 0;
   uint64_t copy = 0;   // pageable: inside the copy
   uint64_t query = 0;  // asking a stream that has finished
@@ -649,6 +657,47 @@ void AwaitEngine() {
   }
 }
 
+// Stops this process and lets it go on: a process of its own, as this one
+// can't.
+class Stopper {
+ public:
+  explicit Stopper(uint64_t stop_ns) {
+    const pid_t stopped = getpid();
+    if (pipe(ask_) != 0 || (pid_ = fork()) < 0) {
+      Die("cannot start the stopper");
+    }
+    if (pid_ == 0) {
+      prctl(PR_SET_NAME, "sim_stopper");
+      close(ask_[1]);
+      for (char c; read(ask_[0], &c, 1) == 1;) {
+        kill(stopped, SIGSTOP);
+        Sleep(stop_ns);
+        kill(stopped, SIGCONT);
+      }
+      _exit(0);
+    }
+    close(ask_[0]);
+  }
+  ~Stopper() {
+    close(ask_[1]);
+    waitpid(pid_, nullptr, 0);
+  }
+  void Stop() {
+    const uint64_t begin = Now();
+    if (write(ask_[1], "s", 1) != 1) {
+      Die("the stopper has ended");
+    }
+    // Until it was: nobody else takes 1 ms between two looks at the clock.
+    for (uint64_t last = begin, now; now = Now(), now - last < 1000000;) {
+      last = now;
+    }
+  }
+
+ private:
+  int ask_[2];
+  pid_t pid_;
+};
+
 json Train(const Options& o) {
   prctl(PR_SET_NAME, "sim_trainer");
   std::vector<Worker> workers = StartWorkers(o);
@@ -680,6 +729,11 @@ json Train(const Options& o) {
         Sleep(1000000);
       }
     });
+  }
+
+  std::unique_ptr<Stopper> stopper;
+  if (o.stop_us != 0) {
+    stopper = std::make_unique<Stopper>(o.stop_us * 1000);
   }
 
   InterpreterLock gil;
@@ -754,7 +808,11 @@ json Train(const Options& o) {
     }
     if (!workers.empty()) {
       Part p(&part.wait, nullptr);
-      if (!workers[step % workers.size()].channel->Take()) {
+      BatchChannel& channel = *workers[step % workers.size()].channel;
+      while (o.poll_us != 0 && !channel.Ready()) {
+        Sleep(o.poll_us * 1000);
+      }
+      if (!channel.Take()) {
         Die("a worker has ended");
       }
     } else if (o.load_cpu_us + o.load_sleep_us + o.load_read_kib != 0) {
@@ -778,6 +836,10 @@ json Train(const Options& o) {
     if (o.sleep_us != 0 && sleeps) {
       Part p(&part.sleep, nullptr);
       Sleep(jitter(o.sleep_us * 1000));
+    }
+    if (stopper) {
+      Part p(&part.stop, nullptr);
+      stopper->Stop();
     }
     if (o.lock_hold_us != 0) {
       Part p(&part.lock, nullptr);
@@ -824,7 +886,7 @@ json Train(const Options& o) {
 #define ADD(x) lost.x += part.x
       ADD(wait); ADD(load); ADD(host); ADD(touch); ADD(sleep); ADD(lock);
       ADD(copy); ADD(query); ADD(alloc); ADD(module); ADD(replace);
-      ADD(engine);
+      ADD(engine); ADD(stop);
       ADD(runnable);
 #undef ADD
       lost.throttled += ThrottledNs() - throttled;
@@ -898,7 +960,7 @@ json Train(const Options& o) {
                     {"copy", lost.copy},   {"runnable", lost.runnable},
                     {"query", lost.query}, {"alloc", lost.alloc},
                     {"module", lost.module}, {"replace", lost.replace},
-                    {"engine", lost.engine},
+                    {"engine", lost.engine}, {"stop", lost.stop},
                     {"cold", cold},
                     // Between launches: no gap of ours, the GPU's own account.
                     {"launch", gpu_idle - gpu_idle_before -
