@@ -622,11 +622,13 @@ class Builder {
       }
     }
     const Ns time(static_cast<int64_t>(most));
-    if (Ratio(time, report_.window.length()) < kInterruptsMin) return;
+    // Samples are a second apart: of less time they say nothing.
+    const double share = std::min(1.0, Ratio(time, report_.window.length()));
+    if (report_.window.length() < kSecond || share < kInterruptsMin) return;
     report_.facts.system.push_back(
         "interrupts took about " + FormatDuration(time) + " of CPU " +
         std::to_string(cpu) + " (" +
-        FormatPercent(Ratio(time, report_.window.length())) +
+        FormatPercent(share) +
         "), more than of any other: by the kernel's counters a CPU, not told "
         "apart from the threads that ran there");
   }

@@ -16,6 +16,8 @@ constexpr size_t kLeastSteps = 3;  // fewer in the window tell nothing
 // Of what a slow step took more, parts below this share are not named.
 constexpr double kWorthNaming = 0.1;
 constexpr size_t kNamed = 3;
+// Where the parts named are more than what they explain by so much, it is said.
+constexpr double kLessWorthNaming = 0.02;
 
 Ns ToNs(double value) { return Ns(static_cast<int64_t>(value + 0.5)); }
 
@@ -48,12 +50,17 @@ std::string Name(const std::string& part) {
   return part;
 }
 
-std::string Join(const std::vector<Extra>& extra) {
+// Where they are more than `beyond`, the rest took less.
+std::string Join(const std::vector<Extra>& extra, Ns beyond) {
   std::string text;
+  Ns sum;
   for (const Extra& e : extra) {
     if (!text.empty()) text += ", ";
     text += FormatDuration(e.time) + " " + Name(e.part);
+    sum += e.time;
   }
+  if (Ratio(sum - beyond, beyond) >= kLessWorthNaming)
+    text += "; all else took " + FormatDuration(sum - beyond) + " less";
   return text;
 }
 
@@ -256,7 +263,7 @@ void StepStatistics::Finish(Report* report) const {
                                ? ", by " + FormatCount(of.looked_at.size()) +
                                      " of them: "
                                : std::string(": ")) +
-                          Join(s.slow_extra) + ".";
+                          Join(s.slow_extra, s.slow_beyond) + ".";
     }
     report->steps.push_back(std::move(s));
   }

@@ -15,6 +15,8 @@ namespace {
 
 // Of the lost time; a process that held less is no reason to change its threads.
 constexpr double kPoolShare = 0.02;
+// What such processes held together must be most of it to be worth advice.
+constexpr double kPoolsShare = 0.5;
 constexpr size_t kPool = 3;  // threads
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
@@ -43,14 +45,17 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       ++holders[p].threads;
     }
   size_t pools = 0, in_pools = 0;
+  Ns by_pools;
   for (const auto& [process, holder] : holders)
     if (holder.threads >= kPool &&
         Ratio(holder.time, tally.total()) >= kPoolShare) {
       ++pools;
       in_pools += holder.threads;
+      by_pools += holder.time;
     }
   const uint32_t cpus = context.report.facts.cpus;
-  const bool too_many = cpus > 0 && in_pools >= 2 * cpus;
+  const bool too_many = cpus > 0 && in_pools >= 2 * cpus &&
+                        Ratio(by_pools, tally.total()) >= kPoolsShare;
   if (too_many)
     AddEvidence(finding, "holder_threads", static_cast<double>(in_pools),
                 "count",

@@ -154,7 +154,9 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
               "More workers would not help: " + FormatCount(at_once) +
                   (at_once == 1 ? " worker" : " workers") +
                   " and the main thread already fill the " +
-                  FormatCount(cpus) + " CPUs that the program may use.",
+                  (cpus == 1 ? std::string("CPU")
+                             : FormatCount(cpus) + " CPUs") +
+                  " that the program may use.",
               Ns(0));
 }
 

@@ -478,7 +478,11 @@ case number:                                   \
       const double value = unit == "ns"   ? 100 * grown / ns
                            : unit == "us" ? 100 * 1e3 * grown / ns
                                           : 1e9 * grown / ns;
-      count(name + (time ? " (%)" : " (per s)"), before.t, value);
+      // Kernel and companion do not read their clocks at the same instant, and
+      // a CPU has no more time than there is. A cgroup's is of several.
+      count(name + (time ? " (%)" : " (per s)"), before.t,
+            time && !name.starts_with("cgroup.") ? std::min(value, 100.0)
+                                                 : value);
     }
     before = {sample.t, sample.value};
   }

@@ -104,8 +104,11 @@ class TextDiff {
     if (s.cpus > 0)
       text += fmt::format(" with {}", FormatCounted(s.cpus, "CPU", "CPUs"));
     if (s.gpus > 0)
-      text += fmt::format("; {} of GPU use without {} of start-up",
-                          FormatDuration(s.use), FormatDuration(s.cold_start));
+      text += fmt::format("; {} of GPU use{}", FormatDuration(s.use),
+                          s.cold_start > Ns(0)
+                              ? fmt::format(", {} of start-up left out",
+                                            FormatDuration(s.cold_start))
+                              : "");
     page_.Labeled(Toned(Tone::kBold, name), text, 0, kLabelColumns);
     if (!s.step.empty()) page_.Labeled("", Clean(s.step), 0, kLabelColumns);
   }

@@ -28,6 +28,11 @@ std::string FromTo(Ns least, Ns most) {
   std::string a = FormatDuration(least), b = FormatDuration(most);
   return most <= least || a == b ? a : fmt::format("{} to {}", a, b);
 }
+std::string FromTo(Ns least, Ns most, Ns of) {
+  const std::string from = FormatPercent(least, of);
+  const std::string to = FormatPercent(most, of);
+  return most <= least || from == to ? from : from + " to " + to;
+}
 
 }  // namespace
 
@@ -82,10 +87,24 @@ std::string ReportWords::Short(ProcessIndex index, int columns) const {
 std::string ReportWords::Program(ProcessIndex index) const {
   const Process* p = Find(index);
   if (p == nullptr) return "unknown process";
-  std::string command = p->cmdline.empty() ? p->name : p->cmdline;
-  // Arguments as /proc and the companion separate them.
-  for (char& c : command)
-    if (c == '\0' || c == '\x1f') c = ' ';
+  // Arguments as /proc and the companion separate them. The program's folder
+  // says little, those of arguments only where there is room.
+  const std::string& cmdline = p->cmdline.empty() ? p->name : p->cmdline;
+  std::string command, brief;
+  for (size_t begin = 0; begin <= cmdline.size();) {
+    const size_t end = std::min(
+        cmdline.find_first_of(std::string_view("\0\x1f ", 3), begin),
+        cmdline.size());
+    const std::string word = cmdline.substr(begin, end - begin);
+    const size_t slash = word.find_last_of('/');
+    const std::string last =
+        slash == word.npos || slash + 1 == word.size() ? word
+                                                       : word.substr(slash + 1);
+    command += begin == 0 ? last : ' ' + word;
+    brief += begin == 0 ? last : ' ' + last;
+    begin = end + 1;
+  }
+  if (DisplayWidth(command) > kNameColumns) command = brief;
   std::string pid = fmt::format("pid {}", p->pid);
   if (p->ns_pid != 0 && p->ns_pid != p->pid)
     pid += fmt::format(" ({} in its container)", p->ns_pid);
@@ -192,7 +211,8 @@ std::vector<LabeledFact> ReportWords::Facts() const {
   list.push_back({"Recorded", Recorded()});
   if (r_.window != r_.span)
     list.push_back(
-        {"Looked at", Between(r_.window) + ", all figures are of this time"});
+        {"Looked at", Between(r_.window) + ", all figures but notices and cost are of this "
+                             "time"});
 
   // With several programs or GPUs, a line for each.
   for (const analysis::Feeding& f : r_.feeding) {
@@ -410,7 +430,8 @@ std::string ReportWords::Lost(const Finding& f) const {
                        FormatDuration(f.lost_at_most), FormatDuration(f.base),
                        FormatPercent(f.lost_at_most, f.base));
   return fmt::format("{} of {} of GPU use ({})", FromTo(f.lost, f.lost_at_most),
-                     FormatDuration(f.base), FormatPercent(f.lost, f.base));
+                     FormatDuration(f.base),
+                     FromTo(f.lost, f.lost_at_most, f.base));
 }
 
 std::string ReportWords::When(const Finding& f) const {

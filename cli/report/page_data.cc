@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/export/events.h"
 #include "cli/render/json.h"
+#include "cli/render/report_words.h"
 #include "cli/render/words.h"
 #include "query/store_tables.h"
 
@@ -378,6 +379,7 @@ Json Collector::Build() {
   analysis::ReportOptions options = options_;
   options.sink = this;
   const analysis::Report report = analysis::BuildReport(trace_, options);
+  const ReportWords words(report, options.pid);
   static constexpr const char* kSeverities[] = {"info", "low", "medium",
                                                 "high"};
   static constexpr const char* kConfidences[] = {"low", "medium", "high"};
@@ -402,15 +404,14 @@ Json Collector::Build() {
       culprits.push_back(
           {{"name", c.name}, {"ns", c.time.value}, {"share", c.share}});
     for (const analysis::Recommendation& r : f.recommendations)
-      advice.push_back(r.text);
+      advice.push_back(words.Advice(r, f.base));
     findings.push_back(
         {{"cause", f.cause},
          {"severity", kSeverities[static_cast<size_t>(f.severity)]},
          {"claim", f.claim},
          {"context", f.context},
          {"lost_ns", f.lost.value},
-         {"lost_ns_at_most", f.lost_at_most.value},
-         {"base_ns", f.base.value},
+         {"lost", f.context ? "" : words.Lost(f)},
          {"windows", windows},
          {"culprits", culprits},
          {"advice", advice},
@@ -454,6 +455,19 @@ Json Collector::Build() {
   std::sort(by_time.rbegin(), by_time.rend());
   for (const auto& [time, cause] : by_time) causes.push_back(cause);
 
+  Json steps = Json::array(), sums = Json::array(), facts = Json::array();
+  for (const analysis::StepSummary& s : report.steps)
+    steps.push_back((report.steps.size() > 1 ? words.Short(s.process) + ": "
+                                             : std::string()) +
+                    Sentence(s.text));
+  for (const analysis::Account& a : report.accounts)
+    if (std::string sum = words.Sum(a); !sum.empty())
+      sums.push_back(std::move(sum));
+  for (const LabeledFact& fact : words.Facts())
+    if (fact.label == "Unknown" || fact.label == "Accuracy" ||
+        fact.label == "Cost")
+      facts.push_back(fact.label + ": " + fact.text);
+
   const int64_t begin_real =
       report.facts.wall_clock_at_span_begin_ns == 0
           ? 0
@@ -476,6 +490,9 @@ Json Collector::Build() {
           {"feeding", feeding},
           {"findings", findings},
           {"causes", causes},
+          {"steps", steps},
+          {"sums", sums},
+          {"facts", facts},
           {"operations", operations},
           {"operations_left_out",
            report.operations.size() - operations.size()},
