@@ -25,10 +25,12 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       " had to wait for a CPU that the program's own threads or processes "
       "held (" +
       context.Top(tally.culprits, 3, tally.total()) + ").";
+  const std::string cpus = context.UsableCpusText();
   Recommend(finding,
             "Start fewer threads: cap thread pools (OMP_NUM_THREADS, "
             "torch.set_num_threads) and helper processes so that all of them "
-            "together fit the CPUs, or give the program more CPUs.",
+            "together fit the CPUs, or give the program more CPUs" +
+                (cpus.empty() ? std::string() : " (" + cpus + ")") + ".",
             tally.known);
 }
 
