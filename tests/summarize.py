@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 PASSED = re.compile(r"^\[  PASSED  \] (\d+) tests?\.", re.M)
 FAILED = re.compile(r"^ ?(\d+) FAILED TESTS?$", re.M)
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below:", re.M)
+COUNTS = re.compile(r"\d+ passed, \d+ failed, \d+ skipped")
 SKIP_REASON = re.compile(r"^\S+: Skipped\n(.+)\n", re.M)
 
 
@@ -41,7 +42,9 @@ def count(case):
         # ctest reports a missing binary as "not run" too: that is a failure.
         if status == "notrun" and "SKIP" not in message:
             return 0, 1, 0, []
-        lines = [line for line in output.splitlines() if line.strip()]
+        # The last line says why; that of some is a count, as our own is.
+        lines = [line for line in output.splitlines()
+                 if line.strip() and not COUNTS.fullmatch(line)]
         return 0, 0, 1, lines[-1:] or [message]
     return 0, 1, 0, []
 
