@@ -19,8 +19,10 @@ const char* WriteAdvice(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
       return "; free some space or write elsewhere";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f), or write to a "
+             "file system that takes larger ones";
     case EBADF:
       return "; standard output is closed or not for writing: open it, or "
              "write to a file";

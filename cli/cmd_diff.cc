@@ -30,6 +30,22 @@ constexpr const char* kExamples =
     "it is left out. Changes within the noise never count. Exit status: 0 all\n"
     "passed, 4 one failed, 1 one could not be judged.";
 
+// The first value of --fail-on that has an empty part, "" = none.
+std::string EmptyCondition(const Args& args) {
+  constexpr std::string_view kOption = "--fail-on";
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::string value;
+    if (args[i] == kOption && i + 1 < args.size())
+      value = args[i + 1];
+    else if (args[i].starts_with(std::string(kOption) + "="))
+      value = args[i].substr(kOption.size() + 1);
+    if (value.starts_with(',') || value.ends_with(',') ||
+        value.find(",,") != value.npos)
+      return value;
+  }
+  return "";
+}
+
 }  // namespace
 
 int RunDiff(const Args& args, const Io& io) {
@@ -63,6 +79,13 @@ int RunDiff(const Args& args, const Io& io) {
         fmt::format("--color: '{}' is not one of auto, always and never",
                     color));
   std::vector<analysis::FailCondition> conditions;
+  // The parser drops what is empty between commas.
+  if (const std::string wrong = EmptyCondition(args); !wrong.empty())
+    return UsageError(
+        io, "diff",
+        fmt::format("--fail-on: '{}' has a condition that is empty; leave out "
+                    "the comma, or say WHAT[:PERCENT]",
+                    wrong));
   for (const std::string& text : fail_on) {
     const auto condition = analysis::ParseFailCondition(text);
     if (!condition)

@@ -274,6 +274,7 @@ int RunExport(const Args& args, const Io& io) {
   for (const std::string& w : command) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
   std::fflush(nullptr);
+  RestoreFileSizeSignal();
   execvp(argv[0], argv.data());
   return fail(fmt::format("cannot run python3: {}; it is what writes {} files, "
                           "with pyarrow: install both",

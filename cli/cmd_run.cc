@@ -25,6 +25,7 @@
 #include <set>
 
 #include "base/file_error.h"
+#include "base/ring_size.h"
 #include "base/shell_word.h"
 #include "base/stream_header.h"
 #include "base/task_stat.h"
@@ -248,7 +249,8 @@ int Session::Record(const std::string& shim) {
 
   int exit_status = kDone;
   Ns look_at = Now();
-  const Ns deadline = options_.duration > Ns{0} ? begin_ + options_.duration
+  // Of recording: what came before (loading probes, a password) does not count.
+  const Ns deadline = options_.duration > Ns{0} ? Now() + options_.duration
                                                 : Ns(INT64_MAX);
   for (bool ended = false; !ended;) {
     const Ns now = Now();
@@ -385,7 +387,8 @@ std::string WhyNothingIsWritten(const std::string& dir) {
     error = posix_fallocate(fd.get(), 0, kLeastBytes);
     unlink(path.c_str());
   }
-  if (error != ENOSPC && error != EDQUOT && fd.valid()) return "";
+  if (error != ENOSPC && error != EDQUOT && error != EFBIG && fd.valid())
+    return "";
   return (error == EROFS ? CannotUseFolder(dir, error)
                          : CannotWrite(dir, error)).message();
 }
@@ -637,13 +640,26 @@ void AddOptions(CLI::App* app, RecordingOptions* o) {
   app->add_option("-o,--output", o->output,
                   "Store to write. Default: beside the streams")
       ->type_name("PATH");
-  app->add_option("--buffer", o->buffer_bytes,
+  app->add_option("--buffer", o->buffer,
                   "Buffer of ingero-kprobe per CPU, for example 16M:\n"
                   "where it says that events were lost")
-      ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false));
+      ->type_name("SIZE");
   app->add_flag("-q,--quiet", o->quiet,
                 "No live line, list of processes or report");
+}
+
+// Of --buffer; a status to exit with where it is no size that can be.
+std::optional<int> TakeBuffer(RecordingOptions* o, const Io& io) {
+  if (o->buffer.empty()) return std::nullopt;
+  const auto asked = ParseBytes(o->buffer);
+  if (!asked.ok())
+    return UsageError(io, o->command, "--buffer: " + asked.status().message());
+  const auto rounded = RingBytes(*asked);
+  if (!rounded.ok())
+    return UsageError(io, o->command, "--buffer " + o->buffer + ": " +
+                                          rounded.status().message());
+  o->buffer_bytes = *rounded;
+  return std::nullopt;
 }
 
 // --where[=HZ] of a command.
@@ -782,6 +798,7 @@ int RunRun(const Args& args, const Io& io) {
   const auto words = args.begin() + static_cast<ptrdiff_t>(at);
   const Args own(args.begin(), words);
   if (auto status = Parse(app, own, io)) return *status;
+  if (auto status = TakeBuffer(&o, io)) return *status;
   if (!where.Take(own, &o)) return UsageError(io, "run", where.Wrong());
   bool there = false;
   if (at > 0 && at < args.size() && args[at - 1] == "--where" &&
@@ -816,6 +833,7 @@ int RunTrace(const Args& args, const Io& io) {
   AddOptions(&app, &o);
   WhereOption where(&app);
   if (auto status = Parse(app, args, io)) return *status;
+  if (auto status = TakeBuffer(&o, io)) return *status;
   if (!where.Take(args, &o)) return UsageError(io, "trace", where.Wrong());
   if (!duration.empty()) {
     auto parsed = ParseDuration(duration);

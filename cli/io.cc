@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/io.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/file.h"
 #include "base/file_error.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
@@ -86,6 +88,11 @@ Status WriteOutput(const std::string& path, const Io& io,
   struct stat st;
   const bool exists = stat(path.c_str(), &st) == 0;
   if (exists && S_ISDIR(st.st_mode)) return failed(EISDIR);
+  if (exists && !S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode) &&
+      !S_ISFIFO(st.st_mode))
+    return Status::Error("cannot write " + path +
+                         ": is no file that can be written to; name a file, or "
+                         "'-' for standard output");
   std::string target = path;
   struct stat link;
   const bool is_link =
@@ -99,8 +106,19 @@ Status WriteOutput(const std::string& path, const Io& io,
   const std::string written = replace ? target + ".part" : target;
   Leftover unfinished =
       replace ? Leftover(written, Leftover::kFile) : Leftover();
-  std::FILE* file = std::fopen(written.c_str(), "we");
+  // A pipe that nobody reads would keep us waiting without end.
+  const int pipe_only = exists && S_ISFIFO(st.st_mode) ? O_NONBLOCK : 0;
+  Fd fd(open(written.c_str(),
+             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | pipe_only, 0666));
+  if (!fd.valid() && errno == ENXIO && pipe_only != 0)
+    return Status::Error("cannot write " + path +
+                         ": is a pipe that nobody reads; start what reads it "
+                         "first, or name a file");
+  if (!fd.valid()) return failed(errno);
+  if (pipe_only != 0) fcntl(fd.get(), F_SETFL, 0);
+  std::FILE* file = fdopen(fd.get(), "w");
   if (file == nullptr) return failed(errno);
+  fd.release();
   if (replace && exists && fchmod(fileno(file), st.st_mode & 0777) != 0) {
     // Then with the mode of a new file.
   }

@@ -7,6 +7,7 @@
 int main(int argc, char** argv) {
   const ingero::cli::Io io = ingero::cli::ProcessIo();
   ingero::cli::CleanUpWhenStopped();
+  ingero::cli::IgnoreFileSizeSignal();
   // Our own code throws nothing; what libraries throw (no memory, mostly)
   // still ends in one line and a status.
   try {

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "cli/stop.h"
 
 namespace ingero::cli {
 namespace {
@@ -82,6 +83,7 @@ Result<pid_t> StartProgram(const std::vector<std::string>& argv,
     }
     if (options.signal_mask != nullptr)
       sigprocmask(SIG_SETMASK, options.signal_mask, nullptr);
+    RestoreFileSizeSignal();
     alarm(options.seconds);
     execvp(words[0], words.data());
     const int error = errno;

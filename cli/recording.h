@@ -20,6 +20,7 @@ struct RecordingOptions {
   bool kept = true;         // false: what is recorded goes when this ends
   bool cuda_only = false;
   unsigned where_hz = 0;  // looks a second at where code is; 0: none
+  std::string buffer;  // as it was typed
   uint64_t buffer_bytes = 0;  // of the companion, per CPU; 0: as it likes
   Ns duration;       // of a trace; 0: until told to end
   uint32_t pid = 0;  // of a trace; 0: of everybody

@@ -13,6 +13,7 @@ namespace ingero::cli {
 namespace {
 
 std::atomic<const char*> g_said{nullptr};
+void (*g_before_xfsz)(int) = SIG_DFL;
 
 void Say(const char* text) {
   if (write(STDERR_FILENO, text, std::strlen(text)) < 0) {
@@ -48,5 +49,9 @@ void CleanUpWhenStopped() {
 }
 
 void SayWhenStopped(const char* line) { g_said = line; }
+
+void IgnoreFileSizeSignal() { g_before_xfsz = signal(SIGXFSZ, SIG_IGN); }
+
+void RestoreFileSizeSignal() { signal(SIGXFSZ, g_before_xfsz); }
 
 }  // namespace ingero::cli

@@ -13,6 +13,12 @@ void CleanUpWhenStopped();
 // One line, without its end, to be said then; of static storage.
 void SayWhenStopped(const char* line);
 
+// For main(): from here on a file that would become larger than it may
+// (ulimit -f) is an error that is told, not this process's end.
+void IgnoreFileSizeSignal();
+// For a child before exec: what is started gets it as we did.
+void RestoreFileSizeSignal();
+
 }  // namespace ingero::cli
 
 #endif  // INGERO_CLI_STOP_H_

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/file.h"
+#include "base/ring_size.h"
 #include "base/task_stat.h"
 #include "base/text.h"
 
@@ -66,30 +66,6 @@ Result<Ns> ParseDuration(std::string_view text) {
     return Status::Error("'" + std::string(text) +
                          "' is not a duration; use for example 60s, 5m, 1h");
   return Ns(static_cast<int64_t>(n->value * unit));
-}
-
-Result<uint64_t> ParseBytes(std::string_view text) {
-  const auto n = SplitNumber(text);
-  double unit = 0;
-  if (n) {
-    std::string_view s = n->suffix;
-    if (s.empty() || s == "B") unit = 1;
-    else if (s == "K" || s == "KiB" || s == "k") unit = 1 << 10;
-    else if (s == "M" || s == "MiB") unit = 1 << 20;
-    else if (s == "G" || s == "GiB") unit = 1 << 30;
-  }
-  if (unit == 0 || n->value * unit > 9e18 || n->value * unit < 1)
-    return Status::Error("'" + std::string(text) +
-                         "' is not a size; use for example 64K, 4M, 1G");
-  return static_cast<uint64_t>(n->value * unit);
-}
-
-Result<uint64_t> RingBytes(uint64_t asked) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  if (asked > kMaxRingBytes)
-    return Status::Error(FormatBytes(asked) + " per CPU is too much; at most " +
-                         FormatBytes(kMaxRingBytes));
-  return std::bit_ceil(std::max(asked, page));
 }
 
 Result<TreeRoot> ParseTree(std::string_view text) {

@@ -18,7 +18,6 @@
 namespace ingero::kernel_probe {
 
 inline constexpr uint64_t kDefaultRingBytes = 4u << 20;
-inline constexpr uint64_t kMaxRingBytes = 1u << 30;
 
 struct Options {
   Ns duration{0};  // 0: until told to end
@@ -41,10 +40,6 @@ struct Options {
 
 // "60s", "5m", "2h", "250ms"; a bare number is seconds. Positive.
 Result<Ns> ParseDuration(std::string_view text);
-// "4096", "64K", "4M", "1G" (powers of 1024). Positive.
-Result<uint64_t> ParseBytes(std::string_view text);
-// The ring that is made for an asked size: a power of two, at least a page.
-Result<uint64_t> RingBytes(uint64_t asked);
 // A pid or a name; the kernel cuts a name after 15 bytes, and so do we.
 Result<TreeRoot> ParseTree(std::string_view text);
 // Looks up those with a pid, which is meant as /proc shows it here: also in a

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <lmdb.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -79,11 +80,21 @@ constexpr uint64_t kWriteBytes = 1 << 20;
 
 Status LmdbError(const std::string& verb, const std::string& path, int rc) {
   std::string hint;
-  // A short write, as on a full disk, is EIO in LMDB's words.
+  // A short write, as on a full disk, is EIO in LMDB's words, or ENOSPC.
   struct statvfs fs;
-  if (rc == EIO && statvfs(path.c_str(), &fs) == 0 &&
-      uint64_t{fs.f_bavail} * fs.f_frsize < kWriteBytes)
-    rc = ENOSPC;
+  const bool cut = rc == EIO || rc == ENOSPC;
+  const bool full = cut && statvfs(path.c_str(), &fs) == 0 &&
+                    uint64_t{fs.f_bavail} * fs.f_frsize < kWriteBytes;
+  if (full) rc = ENOSPC;
+  // Nor is one at the limit on the size of files (ulimit -f) told apart.
+  struct stat st;
+  rlimit most;
+  if (cut && !full && getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+      most.rlim_cur != RLIM_INFINITY &&
+      (stat((path + "/data.mdb").c_str(), &st) == 0 ||
+       stat(path.c_str(), &st) == 0) &&
+      static_cast<uint64_t>(st.st_size) + kWriteBytes > most.rlim_cur)
+    rc = EFBIG;
   if (rc == ENOMEM)
     hint = "; more memory or address space is needed";
   else if (rc > 0)

@@ -5,8 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-
+#include "base/file.h"
 #include "base/file_error.h"
 
 namespace ingero::merge {
@@ -23,17 +22,15 @@ Status NoStore(const std::string& path) {
 // Of LMDB's two meta pages: magic at byte 16, after the page's header (mdb.c).
 bool IsLmdb(const std::string& path) {
   constexpr uint32_t kMagic = 0xBEEFC0DE;
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return false;
-  struct stat st;
-  bool found = fstat(fileno(file), &st) == 0 && st.st_size == 0;
-  for (const long page : {0L, 4096L}) {
+  const auto file = InputFile::Open(path);
+  if (!file.ok()) return false;
+  const auto size = file->Size();
+  bool found = size.ok() && *size == 0;
+  for (const uint64_t page : {0, 4096}) {
     uint32_t magic = 0;
-    if (std::fseek(file, page + 16, SEEK_SET) == 0 &&
-        std::fread(&magic, sizeof(magic), 1, file) == 1)
-      found = found || magic == kMagic;
+    const auto got = file->ReadAt(page + 16, &magic, sizeof(magic));
+    found = found || (got.ok() && *got == sizeof(magic) && magic == kMagic);
   }
-  std::fclose(file);
   return found;
 }
 

@@ -4,12 +4,13 @@
 the middle: one line names what cannot be written, not what was read, and says
 what to do; nothing half written stays behind.
 
-  left_behind_test.py --ingero I --store DB --program P FullDiskTest|StoppedTest
+  left_behind_test.py --ingero I --store DB --program P TEST-CLASS
 """
 import argparse
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -170,6 +171,77 @@ class FullDiskTest(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("made no CUDA call", done.stderr)
         self.assertIn("nothing was recorded: cannot write", done.stderr)
+
+
+class LimitTest(Case):
+    """A limit on the size of files, whose signal would end us without a word."""
+
+    def limited(self, words, kib=4):
+        return subprocess.run(
+            [OPTIONS.ingero, *words], env=self.env, text=True,
+            capture_output=True, timeout=120,
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_FSIZE, (kib << 10, kib << 10)))
+
+    def test_it_is_said_and_nothing_stays(self):
+        for words in self.writers():
+            if words[-2] in ("parquet", "arrow"):  # pyarrow's to say
+                continue
+            output = os.path.join(self.out, "x")
+            with self.subTest(" ".join(words)):
+                done = self.limited([*words, output])
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("File too large", done.stderr)
+                self.assertIn("ulimit -f", done.stderr)
+                self.assertEqual(os.listdir(self.out), [])
+
+    def test_nothing_can_be_recorded(self):
+        ran = os.path.join(self.dir, "it_ran")
+        done = self.limited(["run", "--cuda-only", "--dir", self.out, "touch",
+                             ran])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("nothing can be recorded", done.stderr)
+        self.assertIn("ulimit -f", done.stderr)
+        self.assertFalse(os.path.exists(ran))
+        self.assertEqual(os.listdir(self.out), [])
+
+    def test_the_program_gets_the_signal(self):
+        """It is ignored for us alone."""
+        done = self.limited(["run", "-q", "--cuda-only", "--dir", self.out,
+                             "dd", "if=/dev/zero", f"of={self.dir}/big",
+                             "bs=1M", "count=2"], kib=1024)
+        self.assertEqual(done.returncode, 128 + signal.SIGXFSZ, done.stderr)
+
+
+class PipeTest(Case):
+    def test_a_pipe_that_nobody_reads(self):
+        pipe = os.path.join(self.out, "pipe")
+        os.mkfifo(pipe)
+        for words in self.writers():
+            with self.subTest(" ".join(words)):
+                done = subprocess.run([OPTIONS.ingero, *words, pipe],
+                                      env=self.env, text=True,
+                                      capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn(pipe, done.stderr)
+
+    def test_a_pipe_that_is_read(self):
+        pipe = os.path.join(self.out, "pipe")
+        os.mkfifo(pipe)
+        copy = os.path.join(self.dir, "copy")
+        with subprocess.Popen(["sh", "-c", f"exec cat {pipe} >{copy}"]) as cat:
+            done = subprocess.run(
+                ["sh", "-c", f"exec 3>{pipe}; exec \"$@\"", "sh",
+                 OPTIONS.ingero, "report", "--db", OPTIONS.store, "-o", pipe],
+                env=self.env, text=True, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(cat.wait(timeout=60), 0)
+        with open(copy) as f:
+            self.assertTrue(f.read().endswith("</html>\n"))
 
 
 class StoppedTest(Case):

@@ -100,6 +100,17 @@ class RunTest(RunCase):
     def run_it(self, *args, **more):
         return self.ingero("run", "--cuda-only", *args, **more)
 
+    def test_a_buffer_that_cannot_be(self):
+        """One line that names what was typed."""
+        for words in (["run"], ["trace"]):
+            for size in "-1", "0", "1000000G", "much", "18446744073709551616":
+                done = self.ingero(*words, "--buffer", size, "true", status=2) \
+                    if words == ["run"] else self.ingero(
+                        *words, "--buffer", size, "--duration", "1s", status=2)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("--buffer", done.stderr)
+                self.assertIn(size, done.stderr)
+
     def test_records_merges_and_explains(self):
         done = self.run_it(OPTIONS.program, "--steps", "30")
         # Its standard output is its own.
@@ -497,6 +508,13 @@ class CompanionTest(RunCase):
         pid = int(re.search(r"pid (\d+)", done.stdout)[1])
         report = self.report()
         self.assertIn(pid, [p["pid"] for p in report["processes"]])
+
+    def test_a_traces_duration_is_of_recording(self):
+        """What loading the probes takes comes on top of it."""
+        self.ingero("trace", "-q", "--duration", "1s")
+        rows = self.ingero("query", "--format", "csv",
+                           "SELECT max(t_ns) - min(t_ns) FROM switches").stdout
+        self.assertGreater(int(rows.split()[-1]), 900_000_000)
 
     def test_the_programs_signals_are_not_the_companions(self):
         """Ctrl-C goes to the whole foreground group of a terminal."""

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ring_size.h"
+
 namespace ingero::kernel_probe {
 namespace {
 

@@ -190,6 +190,8 @@ TEST_F(Interrupted, FilesCannotGrow) {
     if (ended.message.empty()) break;
     ++failed;
     ASSERT_LT(kib, rlim_t{1} << 20) << ended.message;
+    EXPECT_NE(ended.message.find("ulimit -f"), std::string::npos)
+        << ended.message;
     EXPECT_EQ(ended.message.find('\n'), std::string::npos) << ended.message;
     EXPECT_EQ(ReadFile(dir_ / "out/data.mdb"), old_);
     EXPECT_EQ(Files(), (std::set<std::string>{"data.mdb", "merge.lock"}));
