@@ -56,7 +56,8 @@ struct Entry {
 };
 
 // What a signal handler may call, only. Follows no link.
-void Remove(int dir, const char* name, bool folder, int depth) {
+void Remove(int dir, const char* name, bool folder, int depth,
+            int tries = 16) {
   if (unlinkat(dir, name, 0) == 0 || !folder ||
       (errno != EISDIR && errno != EPERM))
     return;
@@ -82,7 +83,10 @@ void Remove(int dir, const char* name, bool folder, int depth) {
     }
   }
   close(fd);
-  unlinkat(dir, name, AT_REMOVEDIR);
+  // What somebody else (the companion) made in it meanwhile goes, too.
+  if (unlinkat(dir, name, AT_REMOVEDIR) != 0 && errno == ENOTEMPTY &&
+      tries > 0)
+    Remove(dir, name, folder, depth, tries - 1);
 }
 
 }  // namespace

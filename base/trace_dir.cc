@@ -206,6 +206,10 @@ Status CreateTraceDir(const TraceDir& dir) {
       if (slash == std::string::npos) break;
     }
   }
+  return CheckTraceDir(dir);
+}
+
+Status CheckTraceDir(const TraceDir& dir) {
   const Fd fd(open(dir.path.c_str(),
                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) {

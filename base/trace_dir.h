@@ -31,6 +31,8 @@ std::vector<std::string> DefaultTraceDirs();
 // Creates it (0700, owner as given) and its parents. Refuses a symbolic link
 // as its last component, or one owned by another user.
 Status CreateTraceDir(const TraceDir& dir);
+// The last of these alone: nothing is made.
+Status CheckTraceDir(const TraceDir& dir);
 
 }  // namespace ingero
 

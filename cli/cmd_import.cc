@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/leftover.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/merging.h"
@@ -57,7 +58,7 @@ class Says {
   explicit Says(const Io& io)
       : page_(io.columns, io.err_is_terminal && !io.no_color) {}
   void Line(std::string_view label, std::string_view text) {
-    page_.Labeled(label, text, 0, 12);
+    page_.Labeled(label, text, 0, 12, 0, /*cut=*/false);
   }
   void Note(std::string_view text) { Line(Toned(Tone::kYellow, "note"), text); }
   std::string text() { return page_.text(); }
@@ -245,8 +246,9 @@ int RunImport(const Args& args, const Io& io) {
                                  FormatBytes(store->store_bytes)));
   for (const std::string& note : store->notes)
     says.Note(SanitizeForTerminal(note));
-  says.Line("next", fmt::format("ingero explain --db {}",
-                                SanitizeForTerminal(store->store_path)));
+  says.Line("next",
+            fmt::format("ingero explain --db {}",
+                        SanitizeForTerminal(ShellWord(store->store_path))));
   Write(io.err, says.text());
   return kDone;
 }

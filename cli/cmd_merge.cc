@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/command.h"
@@ -86,15 +87,14 @@ void PrintSummary(const merge::MergeOptions& options,
                   const merge::MergeSummary& s, size_t unmerged,
                   const Io& io) {
   Page page(io.columns, io.err_is_terminal && !io.no_color);
-  page.Labeled(s.added_events > 0 ? "merged" : "nothing new", Counted(s), 0,
-               12);
+  page.Labeled(s.written ? "merged" : "nothing new", Counted(s), 0, 12);
   page.Labeled("store",
                fmt::format("{} ({})", SanitizeForTerminal(s.store_path),
                            FormatBytes(s.store_bytes)),
-               0, 12);
+               0, 12, 0, /*cut=*/false);
   for (const std::string& note : s.notes)
     page.Labeled(Toned(Tone::kYellow, "note"), SanitizeForTerminal(note), 0,
-                 12);
+                 12, 0, /*cut=*/false);
   if (unmerged > 0)
     page.Labeled("also",
                  FormatCounted(unmerged, "earlier recording is",
@@ -106,8 +106,8 @@ void PrintSummary(const merge::MergeOptions& options,
                        options.dirs == DefaultTraceDirs()
                    ? "ingero explain"
                    : fmt::format("ingero explain --db {}",
-                                 SanitizeForTerminal(s.store_path)),
-               0, 12);
+                                 SanitizeForTerminal(ShellWord(s.store_path))),
+               0, 12, 0, /*cut=*/false);
   Write(io.err, page.text());
 }
 

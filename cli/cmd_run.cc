@@ -90,6 +90,12 @@ constexpr const char* kWithout =
     "only CUDA calls are recorded, so who held the CPUs and why threads slept "
     "will not be known: ";
 
+// Whether there were any, nobody can tell.
+constexpr const char* kPerhaps =
+    "CUDA calls, if any were made, could not be recorded: ";
+
+// What one thread of a program needs first.
+constexpr off_t kLeastBytes = 2 * INGERO_BLOCK_BYTES;
 constexpr Ns kLook = kMillisecond * 250;
 // At all processes of the host.
 constexpr Ns kLookAtAll = kSecond;
@@ -145,11 +151,18 @@ class Session {
   void ShowInPlace(const std::string& text);
   void EndLine();
   void PrintProcesses(const merge::TraceReader& trace) const;
+  // Why what the shim in a process saw could not be written; "" = it could.
+  std::string WhyNotWritten(const WatchedProcess& p) const;
+  // For the store: what could not be, or that no CUDA call was seen.
+  std::string Unrecorded(const merge::Recording* recording) const;
   // Whether a CUDA stream is none of the program's.
   bool Foreign(const merge::StoredStream& stream) const;
   // Ours, and what streams say, by their ids (0: of no run).
   uint64_t run_id_ = 0;
   std::map<uint64_t, uint64_t> run_of_stream_;
+  // Of the program, that go on when it has ended: "NAME/PID", PID.
+  std::vector<std::pair<std::string, uint32_t>> still_writing_;
+  std::string no_room_;  // why the trace folder takes no more, "" = it does
 
   const RecordingOptions& options_;
   const Io& io_;
@@ -239,7 +252,7 @@ int Session::Record(const std::string& shim) {
       return kNotRunnable;
     }
     child_ = *started;
-    watch_.emplace(child_, Now());
+    watch_.emplace(child_, fmt::format("INGERO_RUN={}", run_id_), Now());
     StartSampler();
   } else if (options_.pid != 0) {
     pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, options_.pid, 0)));
@@ -378,8 +391,6 @@ void Session::EndLine() {
 
 // What keeps anything from being recorded into `dir`; "" = nothing does.
 std::string WhyNothingIsWritten(const std::string& dir) {
-  // What one thread of a program needs first.
-  constexpr off_t kLeastBytes = 2 * INGERO_BLOCK_BYTES;
   std::string path = dir + "/.ingero-run.XXXXXX";
   const Fd fd(mkostemp(path.data(), O_CLOEXEC));
   int error = fd.valid() ? 0 : errno;
@@ -426,7 +437,8 @@ bool Session::Foreign(const merge::StoredStream& stream) const {
 void Session::PrintProcesses(const merge::TraceReader& trace) const {
   Page page(io_.columns, io_.err_is_terminal && !io_.no_color);
   const auto fact = [&](std::string_view label, const std::string& text) {
-    page.Labeled(label, SanitizeForTerminal(text, 1 << 16), 0, 12, 2);
+    page.Labeled(label, SanitizeForTerminal(text, 1 << 16), 0, 12, 2,
+                 /*cut=*/false);
   };
   std::map<analysis::ProcessIndex, const merge::StoredStream*> stream_of;
   for (const merge::StoredStream& s : trace.streams())
@@ -475,7 +487,9 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
     const std::string name = NameOf(p.comm, p.pid);
     if (p.alive) alive.push_back(name);
     if (!told.insert(p.pid).second) continue;
-    if (p.looked_at && p.maps.shim)
+    if (const std::string why = WhyNotWritten(p); !why.empty())
+      missing[kPerhaps + why].push_back(name);
+    else if (p.looked_at && p.maps.shim)
       silent.push_back(name);
     else if (p.looked_at)
       missing[merge::WhyNotRecorded(p.bits)].push_back(name);
@@ -487,13 +501,17 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
       brief.push_back(name);
   }
 
-  fact("recorded", recorded.empty() ? "no process made a CUDA call"
+  for (const auto& [name, pid] : still_writing_)
+    if (told.insert(pid).second || !pids.contains(pid)) alive.push_back(name);
+  fact("recorded", recorded.empty() ? "no CUDA call"
                                     : Named(recorded));
   if (!others.empty())
     fact("", "and, begun before: " + Named(others));
   if (!beside.empty()) fact("", "and, beside this program: " + Named(beside));
   if (!silent.empty())
-    fact("no call", Named(silent) + ": with the shim, but made no CUDA call");
+    fact("no call", Named(silent) +
+                        ": with the shim; made no CUDA call, or has said on "
+                        "stderr why it could not be recorded");
   for (const auto& [reason, names] : missing)
     fact("not seen", Named(names) + ": " + reason);
   if (!brief.empty())
@@ -502,6 +520,47 @@ void Session::PrintProcesses(const merge::TraceReader& trace) const {
     fact("still runs", Named(alive) +
                            "; 'ingero merge' adds what is recorded from now on");
   Write(io_.err, page.text());
+}
+
+std::string Session::WhyNotWritten(const WatchedProcess& p) const {
+  if (!p.looked_at || !p.maps.shim) return "";
+  if (p.bits & INGERO_CUDA_DISABLED)
+    return "INGERO_DISABLE is set in the environment: unset it";
+  struct stat st;
+  if (stat(options_.dir.c_str(), &st) == 0 && p.effective_uid != 0 &&
+      p.effective_uid != st.st_uid)
+    return fmt::format(
+        "run as user {}, who cannot use the trace folder of user {}; record into "
+        "one that belongs to user {} (--dir)",
+        p.effective_uid, st.st_uid, p.effective_uid);
+  if (p.most_file_bytes < kLeastBytes)
+    return fmt::format("files may have at most {} there (ulimit -f), and {} are "
+                       "needed at least; raise that limit",
+                       FormatBytes(p.most_file_bytes),
+                       FormatBytes(kLeastBytes));
+  return no_room_;
+}
+
+std::string Session::Unrecorded(const merge::Recording* recording) const {
+  if (!watch_) return "";
+  std::set<uint32_t> pids;
+  if (recording != nullptr)
+    for (const merge::StreamInfo& s : recording->streams)
+      if (s.cuda()) pids.insert(s.pid);
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const WatchedProcess& p : watch_->processes())
+    if (const std::string why = WhyNotWritten(p);
+        !why.empty() && !pids.contains(p.pid))
+      reasons[why].push_back(fmt::format("{}", p.pid));
+  std::string text;
+  for (const auto& [why, who] : reasons)
+    text += fmt::format("{}of {} {}: {}{}", text.empty() ? "" : "; ",
+                        who.size() == 1 ? "process" : "processes", Named(who),
+                        kPerhaps, why);
+  if (!text.empty() || !pids.empty()) return text;
+  return "the program made no CUDA call that can be seen, or has said on stderr "
+         "why it could not be recorded. One that is setuid or static, or is "
+         "started with LD_PRELOAD cleared (sudo, env -i) is not seen either";
 }
 
 void Session::StopKernelSide() {
@@ -545,16 +604,20 @@ bool Session::MergeAndExplain() {
         why.empty() && off != nullptr && *off != '\0' &&
         std::string_view(off) != "0")
       why = "INGERO_DISABLE is set in this environment: unset it";
+    if (why.empty() && problems.empty()) why = Unrecorded(nullptr);
     Say(!why.empty() ? "nothing was recorded: " + why
         : problems.empty()
-            ? "nothing was recorded: the program made no CUDA call that can be "
-              "seen. One that is setuid or static, or is started with "
-              "LD_PRELOAD cleared (sudo, env -i) is not seen either"
+            ? "nothing was recorded: nobody made a CUDA call that can be seen"
             : "nothing can be merged: " + problems[0]);
     return false;
   }
-  for (const merge::StreamInfo& s : ours->streams)
-    if (s.cuda()) run_of_stream_[s.stream_id] = s.run_id;
+  for (const merge::StreamInfo& s : ours->streams) {
+    if (!s.cuda()) continue;
+    run_of_stream_[s.stream_id] = s.run_id;
+    if (watch_ && s.live && s.run_id == run_id_)
+      still_writing_.emplace_back(NameOf(s.comm, s.pid), s.pid);
+  }
+  no_room_ = WhyNothingIsWritten(options_.dir);
   if (during > 1)
     Say(fmt::format("{} recordings were made meanwhile, with longer pauses "
                     "between them; this is about the last one ('ingero list "
@@ -565,6 +628,7 @@ bool Session::MergeAndExplain() {
   merge.recording = ours->id;
   merge.output = options_.output;
   merge.wait = true;
+  merge.unrecorded = Unrecorded(ours);
   const auto merged = MergeWithProgress(merge, recordings, io_);
   if (!merged.ok()) {
     Say(merged.status().message());
@@ -588,7 +652,7 @@ bool Session::MergeAndExplain() {
   page.Labeled("store",
                fmt::format("{} ({})", SanitizeForTerminal(merged->store_path),
                            FormatBytes(merged->store_bytes)),
-               0, 12);
+               0, 12, 0, /*cut=*/false);
   Write(io_.err, page.text());
   if (options_.quiet) return true;
 

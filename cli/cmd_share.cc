@@ -114,7 +114,7 @@ int RunShare(const Args& args, const Io& io) {
   page.Labeled("store",
                fmt::format("{} ({})", SanitizeForTerminal(copied->path),
                            FormatBytes(copied->bytes_after)),
-               0, 12);
+               0, 12, 0, /*cut=*/false);
   std::string left_out, kept;
   for (const What& w : kWhat) {
     std::string& list = *what.*w.member ? left_out : kept;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <chrono>
 #include <cstdio>
 #include <sstream>
@@ -122,7 +123,8 @@ Status Companion::WaitUntilReady() {
     const bool late = std::chrono::steady_clock::now() > deadline;
     if (ended_ || late) {
       const std::vector<std::string> said = Stop();
-      if (!said.empty()) return Status::Error(said.back());
+      if (!said.empty())
+        return Status::Error("ingero-kprobe: " + said.back());
       return Status::Error(late ? "ingero-kprobe did not begin to record"
                                 : "ingero-kprobe ended before it recorded");
     }
@@ -158,8 +160,16 @@ std::vector<std::string> Companion::Stop() {
   }
   const int status = WaitForProgram(pid_);
   std::vector<std::string> said = Said();
-  if (status != 0 && said.empty())
-    said.push_back("ingero-kprobe ended with status " + std::to_string(status));
+  if (status > 128)
+    said.push_back("was ended by signal " + std::to_string(status - 128) +
+                   (status - 128 == SIGKILL
+                        ? ", by somebody or for lack of memory ('dmesg | grep "
+                          "-i oom' tells)"
+                        : "") +
+                   "; what threads did from then on is not known: record again");
+  else if (status != 0 && said.empty())
+    said.push_back("ended with status " + std::to_string(status) +
+                   " without a word; 'ingero check' tries what it needs");
   return said;
 }
 

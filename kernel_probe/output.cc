@@ -44,10 +44,11 @@ Status GiveTo(int fd, const std::string& name, const TraceDir& dir) {
 
 }  // namespace
 
-Result<Output> OpenOutput(const std::string& dir) {
+Result<Output> OpenOutput(const std::string& dir, bool make_dir) {
   Output out;
   out.dir = Folder(dir);
-  INGERO_RETURN_IF_ERROR(CreateTraceDir(out.dir));
+  INGERO_RETURN_IF_ERROR(make_dir ? CreateTraceDir(out.dir)
+                                  : CheckTraceDir(out.dir));
   INGERO_ASSIGN_OR_RETURN(
       Fd folder,
       OpenFile(out.dir.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));

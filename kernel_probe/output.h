@@ -19,8 +19,9 @@ struct Output {
   Fd lock;  // one companion per folder; released by the kernel
 };
 
-// dir: "" for the default folder. Takes the lock, makes the file.
-Result<Output> OpenOutput(const std::string& dir);
+// dir: "" for the default folder. Takes the lock, makes the file. `make_dir`:
+// the folder, too, where it is not there.
+Result<Output> OpenOutput(const std::string& dir, bool make_dir = true);
 // All probes are attached: who finds the lock taken knows it from here on.
 void TellRecording(const Output& output);
 

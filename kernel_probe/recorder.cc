@@ -200,8 +200,9 @@ Status Recorder::Start() {
   load.tree = std::move(tree);
   load.report = [this](const std::string& line) { Say(line); };
   INGERO_ASSIGN_OR_RETURN(loader_, Loader::Load(load));
-  // Made last of what can fail, so that a failed start leaves no file.
-  INGERO_ASSIGN_OR_RETURN(output_, OpenOutput(options_.dir));
+  // Made last of what can fail, so that a failed start leaves no file. Who
+  // supervises has made the folder; one that is gone again is to stay so.
+  INGERO_ASSIGN_OR_RETURN(output_, OpenOutput(options_.dir, !options_.supervised));
   writer_ = std::make_unique<StreamWriter>(std::move(output_.file));
   if (Status can = writer_->WriteHeader(MakeStreamHeader()); !can.ok()) {
     unlink(output_.path.c_str());

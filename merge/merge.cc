@@ -285,6 +285,7 @@ class Merger {
         recording_(recording),
         decoders_(DecodersFor(options)) {
     store_ = options.output.empty() ? recording.store_path : options.output;
+    unrecorded_ = options.unrecorded;
     while (store_.size() > 1 && store_.back() == '/') store_.pop_back();
   }
   Result<MergeSummary> Run();
@@ -317,6 +318,7 @@ class Merger {
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
   std::vector<std::string> notes_;    // of this merge
   std::vector<std::string> missing_;  // kept in the store, for explain
+  std::string unrecorded_;            // likewise
   Lives lives_;
   FunctionTable functions_;
   KernelFacts kernel_facts_;
@@ -396,6 +398,8 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
     return std::optional<MergeSummary>();
   }
   events_before_ = static_cast<uint64_t>((*reader)->Fact("count.events"));
+  const std::string& unrecorded = (*reader)->FactText("unrecorded");
+  if (unrecorded_.empty()) unrecorded_ = unrecorded;
   std::map<uint64_t, uint64_t> present;  // stream id -> fingerprint
   for (const CudaInput& c : cuda_)
     present[c.stream->header().stream_id] = c.stream->fingerprint();
@@ -422,7 +426,7 @@ Result<std::optional<MergeSummary>> Merger::AlreadyMerged() {
       if (info.stream_id == s.stream_id && was_live && !info.live)
         changed = true;  // what was in flight has an end now
   }
-  if (known != present.size()) changed = true;
+  if (known != present.size() || unrecorded_ != unrecorded) changed = true;
   if (gone.empty() && !pruned && (*reader)->StoredMissing() != missing_)
     changed = true;
   if (changed && pruned)
@@ -798,6 +802,7 @@ Status Merger::WriteDescription(StoreWriter* writer) {
   facts.Add("count.memory_stalls",
             static_cast<int64_t>(kernel_facts_.memory_stalls));
   facts.Add("page_cost_ns", static_cast<int64_t>(kernel_facts_.page_cost_ns));
+  if (!unrecorded_.empty()) facts.Add("unrecorded", 0, unrecorded_);
   for (size_t i = 0; i < missing_.size(); ++i)
     facts.Add(fmt::format("missing.{}", i), 0, missing_[i]);
   facts.Add("joined", static_cast<int64_t>(joined));
@@ -962,6 +967,7 @@ Result<MergeSummary> Merger::Run() {
 
   INGERO_ASSIGN_OR_RETURN(auto reader, TraceReader::Open(data, false));
   MergeSummary summary = Summarize(*reader);
+  summary.written = true;
   const uint64_t now = static_cast<uint64_t>(reader->Fact("count.events"));
   summary.added_events = now > events_before_ ? now - events_before_ : 0;
   Report("done", 1, now);

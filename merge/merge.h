@@ -80,6 +80,9 @@ struct MergeOptions {
   // Where another merge is writing the same store: wait for it to end. Else
   // that is an error.
   bool wait = false;
+  // What programs could not be recorded and why, as whoever started them saw it:
+  // kept in the store, for explain. "": what the store that is there says.
+  std::string unrecorded;
   // stage is a short verb phrase ("reading streams"); fraction 0..1.
   std::function<void(const std::string& stage, double fraction,
                      uint64_t events)> progress;
@@ -90,7 +93,8 @@ struct MergeSummary {
   uint64_t cuda_streams = 0, kernel_streams = 0;
   uint64_t calls = 0, switches = 0, tasks = 0, samples = 0;  // in the store
   uint64_t code_samples = 0;
-  uint64_t added_events = 0;      // by this merge; 0 = nothing new
+  uint64_t added_events = 0;      // by this merge
+  bool written = false;           // false: nothing new, the store is as it was
   uint64_t store_bytes = 0;
   std::vector<std::string> notes;  // what is missing and so cannot be judged
   std::string incomplete;  // the first of these that is no mere notice

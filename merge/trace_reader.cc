@@ -1159,10 +1159,12 @@ TraceFacts TraceReader::facts() const {
     f.missing.push_back(
         "no context switches in the kernel stream: waiting for a CPU, wakers "
         "and workers cannot be judged");
+  const std::string& unrecorded = FactText("unrecorded");
   if (!cuda)
     f.missing.push_back(
         "no CUDA stream: GPU feeding cannot be judged; " +
-        (!unseen.empty() ? unseen
+        (!unrecorded.empty() ? unrecorded
+         : !unseen.empty()   ? unseen
          : kernel && !kernel_recorder.empty()
              ? "import a trace of the program's CUDA calls together with what " +
                    kernel_recorder + " recorded"
@@ -1176,6 +1178,7 @@ TraceFacts TraceReader::facts() const {
         "no CUDA call was recorded: GPU feeding cannot be judged" +
         (f.coverage.empty() ? std::string()
                             : "; " + f.coverage.front().text));
+  if (cuda && !unrecorded.empty()) f.missing.push_back(unrecorded);
   if (kernel && cuda && Fact("joined") == 0)
     f.missing.push_back(
         "no traced process was found in the kernel stream: their threads' "

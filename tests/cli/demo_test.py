@@ -198,6 +198,33 @@ class DemoTest(DemoCase):
 
 
 class CompanionTest(DemoCase):
+    def test_stopped_while_the_companion_starts(self):
+        """Which must not make the folder again that was removed."""
+        for tens in range(1, 31, 3):
+            p = subprocess.Popen([OPTIONS.ingero, "demo"], env=self.env,
+                                 stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+            time.sleep(tens / 100)
+            p.send_signal(signal.SIGINT)
+            err = p.communicate(timeout=120)[1]
+            self.assertNotEqual(p.returncode, 0, err)
+            while self.who_names(str(self.dir)):
+                time.sleep(0.01)
+            self.assertEqual(list(self.dir.glob("ingero-demo.*")), [], err)
+
+    def who_names(self, path):
+        """Processes with it in their command line."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+            except OSError:
+                continue
+            if path in line:
+                found.append(pid)
+        return found
+
     def test_both_sides(self):
         text, planted, report = self.demo()
         (folder,) = self.dir.glob("ingero-demo.*")

@@ -218,8 +218,8 @@ class RunTest(RunCase):
         self.assertRegex(text, r"recorded starved_loader/\d+ \(")
         self.assertRegex(text, r"not seen sleep/\d+: LD_PRELOAD=libingero_cuda"
                                r".so was not in its environment")
-        self.assertRegex(text, r"no call [^:]*\bsh/\d+[^:]*: with the shim, "
-                               r"but made no CUDA call")
+        self.assertRegex(text, r"no call [^:]*\bsh/\d+[^:]*: with the shim; "
+                               r"made no CUDA call")
 
     def test_what_is_seen_at_its_very_start_is_not_misjudged(self):
         """Just forked, just executed, just ended: none lacks the shim."""
@@ -235,6 +235,54 @@ class RunTest(RunCase):
         done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
                            "sleep 3 >/dev/null 2>&1 & sleep 0.7; exit 0")
         self.assertRegex(self.words(done.stderr), r"still runs .*sleep/\d+")
+
+    def test_a_daemon_that_lives_on_is_named(self):
+        """Its parents ended before anybody could look at them."""
+        script = os.path.join(self.dir, "daemon.py")
+        with open(script, "w") as f:
+            f.write("import os, time\n"
+                    "out = os.open('/dev/null', os.O_WRONLY)\n"
+                    "if os.fork() == 0:\n"
+                    "    os.setsid()\n"
+                    "    if os.fork() == 0:\n"
+                    "        os.dup2(out, 1), os.dup2(out, 2)\n"
+                    "        time.sleep(5)\n"
+                    "    os._exit(0)\n"
+                    "os.wait()\n")
+        done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 5; exec "
+                           f"{sys.executable} {script}")
+        self.assertRegex(self.words(done.stderr), r"still runs \S*python\S*/\d+")
+
+    def test_what_could_not_be_recorded_is_not_called_no_call(self):
+        """Another user's, with no room for a file, or told not to."""
+        limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+        cases = [(limit, r"files may have at most 4 KiB there \(ulimit -f\)"),
+                 ("os.environ['INGERO_DISABLE'] = '1'",
+                  r"INGERO_DISABLE is set in the environment")]
+        if os.geteuid() == 0:
+            cases.append((f"os.setgid({NOBODY}); os.setuid({NOBODY})",
+                          rf"run as user {NOBODY}, who cannot use the trace "
+                          r"folder of user 0"))
+        for change, why in cases:
+            with self.subTest(change):
+                # The watch looks four times a second.
+                then = (f"import os, resource; {change}; os.execl('/bin/sh', "
+                        "'sh', '-c', 'sleep 1')")
+                done = self.run_it(sys.executable, "-c", then)
+                text = self.words(done.stderr)
+                self.assertRegex(text, "CUDA calls, if any were made, could not "
+                                       "be recorded: " + why)
+                self.assertNotIn("made no CUDA call", text)
+                # Beside one that is recorded: in its store, too.
+                done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 5; "
+                                   f"exec {sys.executable} -c \"{then}\"")
+                self.assertRegex(self.words(done.stderr), "not seen [^:]*: CUDA "
+                                 "calls, if any were made, could not be "
+                                 "recorded: " + why)
+                for _ in range(2):  # a merge keeps it
+                    self.assertRegex(self.words(self.ingero("explain").stdout),
+                                     why)
+                    self.ingero("merge")
 
     def test_who_is_dead_does_not_run(self):
         """A process that nobody has asked how it ended; its parent lives on."""
@@ -548,6 +596,23 @@ class CompanionTest(RunCase):
              f"<$p/environ 2>/dev/null | grep -q 'INGERO_DIR={self.trace} ' "
              f"&& echo pid=${{p#/proc/}}; done"], capture_output=True,
             text=True).stdout)[1]), signal.SIGTERM)
+
+    def test_a_run_without_a_call_is_not_told_of_ld_preload(self):
+        done = self.ingero("run", "true")
+        self.assertNotIn("start the program with", self.words(done.stderr))
+        self.assertIn("the program made no CUDA call that can be seen",
+                      self.words(done.stderr))
+
+    def test_killed_it_is_said_once_and_why(self):
+        p = self.start(OPTIONS.ingero, "run", *self.sleeper(),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        with open(self.trace + "/ingero-kprobe.lock") as f:
+            os.kill(int(f.readline()), signal.SIGKILL)
+        p.send_signal(signal.SIGTERM)
+        err = p.communicate(timeout=120)[1]
+        self.assertRegex(err, r"ingero run: ingero-kprobe: was ended by signal 9")
+        self.assertIn("for lack of memory", err)
 
     def test_why_it_cannot_record_names_the_file(self):
         os.makedirs(self.trace + "/ingero-kprobe.lock")
