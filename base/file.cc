@@ -154,7 +154,9 @@ Result<InputFile> InputFile::Open(const std::string& path, bool follow_links) {
   if (fstat(file.fd_.get(), &st) != 0)
     return Status::Errno("stat " + path, errno);
   if (!S_ISREG(st.st_mode))
-    return Status::Error("open " + path + ": not a regular file");
+    return Status::Error("open " + path +
+                         ": not a regular file; name a file (what a pipe "
+                         "brings must be written to one first)");
   return file;
 }
 

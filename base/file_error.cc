@@ -10,6 +10,8 @@ const char* ReadAdvice(int error) {
     case EACCES:
     case EPERM:
       return "; read it as the user whose it is, or with sudo";
+    case ELOOP:
+      return "; a symbolic link there leads back to itself: name the file";
     default:
       return "";
   }

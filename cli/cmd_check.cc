@@ -132,6 +132,19 @@ std::string WhyNothingRecorded() {
   return "";
 }
 
+// What does not fit into `folder` any more, "" = nothing.
+std::string WhyNoRoom(const std::string& folder) {
+  constexpr off_t kNeeded = 1 << 20;
+  auto file = OpenFile(folder + "/room", O_RDWR | O_CREAT | O_TRUNC);
+  const int error = file.ok() ? posix_fallocate(file->get(), 0, kNeeded)
+                              : ENOSPC;
+  unlink((folder + "/room").c_str());
+  return error == 0 ? ""
+                    : fmt::format("no room for {} in {}: {}",
+                                  FormatBytes(kNeeded), folder,
+                                  std::strerror(error));
+}
+
 Item CheckShimAt(const std::string& preload, const std::string& folder) {
   Item item{"Shim", State::kFailed, ""};
   const std::string traces = folder + "/traces";
@@ -191,6 +204,9 @@ Item CheckShim() {
                 scratch.status().message(),
             "set TMPDIR to one"};
   const std::string& folder = scratch->path();
+  if (const std::string why = WhyNoRoom(folder); !why.empty())
+    return {"Shim", State::kUnknown, why,
+            "free some space there, or set TMPDIR to another folder"};
   // As people type it; else where it was built or installed.
   Item item = CheckShimAt(kShim, folder);
   if (item.text.find("did not load") != std::string::npos) {

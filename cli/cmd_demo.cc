@@ -253,6 +253,7 @@ int RunDemo(const Args& args, const Io& io) {
                          "'{}' planted",
                          scenario->name));
   const Recorded recorded = RecordProgram(recording, io);
+  if (!recorded.started) return kFailed;
   if (recorded.exit_status > 128) {
     PrintError(
         io, "demo",

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/trace_dir.h"
 #include "cli/command.h"
@@ -41,7 +43,7 @@ uint64_t StoreBytes(const std::string& path) {
 std::string Programs(const merge::Recording& recording) {
   std::set<std::pair<uint32_t, std::string>> programs;
   for (const merge::StreamInfo& s : recording.streams)
-    if (s.cuda()) programs.emplace(s.pid, s.comm);
+    if (s.cuda() && s.problem.empty()) programs.emplace(s.pid, s.comm);
   std::vector<std::string> names;
   for (const auto& [pid, comm] : programs)
     names.push_back(
@@ -50,13 +52,30 @@ std::string Programs(const merge::Recording& recording) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void Show(const merge::Recording& recording, Page* page) {
-  uint64_t bytes = 0, cuda = 0, kernel = 0;
+// Where one of the folders holds it, "" = none does.
+std::string StoreOf(const merge::Recording& recording,
+                    const std::vector<std::string>& dirs) {
+  if (recording.merged) return recording.store_path;
+  for (const std::string& dir : dirs)
+    if (std::string store = dir + "/" + recording.id + ".store";
+        access((store + "/data.mdb").c_str(), F_OK) == 0)
+      return store;
+  return "";
+}
+
+// `named`: that the user named the folders.
+void Show(const merge::Recording& recording,
+          const std::vector<std::string>& dirs, bool named, Page* page) {
+  uint64_t bytes = 0, cuda = 0, kernel = 0, unreadable = 0;
   bool live = false;
   int64_t created = 0;
   Interval span;
   for (const merge::StreamInfo& s : recording.streams) {
     bytes += s.bytes;
+    if (!s.problem.empty()) {
+      ++unreadable;
+      continue;
+    }
     kernel += s.kernel;
     cuda += s.cuda();
     live |= s.live;
@@ -79,21 +98,28 @@ void Show(const merge::Recording& recording, Page* page) {
         2, 10);
   page->Labeled(
       "streams",
-      fmt::format("{} CUDA, {} kernel, {}", cuda, kernel, FormatBytes(bytes)),
+      fmt::format("{} CUDA, {} kernel, {}{}", cuda, kernel,
+                  unreadable == 0
+                      ? ""
+                      : FormatCount(unreadable) + " that cannot be read, ",
+                  FormatBytes(bytes)),
       2, 10);
   page->Labeled("programs", Programs(recording), 2, 10);
-  page->Labeled(
-      "store",
-      recording.merged
-          ? fmt::format("{} ({})", SanitizeForTerminal(recording.store_path),
-                        FormatBytes(StoreBytes(recording.store_path)))
-          : fmt::format("not merged; ingero merge --recording {}",
-                        SanitizeForTerminal(recording.id)),
-      2, 10);
+  const std::string store = StoreOf(recording, dirs);
+  std::string merge = "not merged; ingero merge";
+  if (named)
+    for (const std::string& dir : dirs) merge += " --dir " + ShellWord(dir);
+  merge += " --recording " + recording.id;
+  page->Labeled("store",
+                store.empty()
+                    ? SanitizeForTerminal(merge)
+                    : fmt::format("{} ({})", SanitizeForTerminal(store),
+                                  FormatBytes(StoreBytes(store))),
+                2, 10, 0, /*cut=*/false);
   for (const merge::StreamInfo& s : recording.streams)
     if (!s.problem.empty())
       page->Labeled(Toned(Tone::kYellow, "problem"),
-                    SanitizeForTerminal(s.problem), 2, 10);
+                    SanitizeForTerminal(s.problem), 2, 10, 0, /*cut=*/false);
 }
 
 }  // namespace
@@ -110,7 +136,8 @@ int RunList(const Args& args, const Io& io) {
   if (auto status = Parse(app, args, io)) return *status;
 
   if (auto status = RequireFolders(dirs, "list", io)) return *status;
-  if (dirs.empty()) dirs = DefaultTraceDirs();
+  const bool named = !dirs.empty();
+  if (!named) dirs = DefaultTraceDirs();
   std::vector<std::string> problems;
   const std::vector<merge::Recording> recordings =
       merge::ListRecordings(dirs, &problems);
@@ -124,8 +151,23 @@ int RunList(const Args& args, const Io& io) {
                            fmt::join(dirs, ", ")));
     return kFailed;
   }
+  // Under sudo, or with INGERO_DIR, another folder is looked at, too.
+  const auto in_first = [&](const merge::Recording& r) {
+    return std::any_of(r.streams.begin(), r.streams.end(),
+                       [&](const merge::StreamInfo& s) {
+                         return s.path.starts_with(dirs.front() + "/");
+                       });
+  };
+  if (!named && std::none_of(recordings.begin(), recordings.end(), in_first))
+    PrintError(io, "list",
+               fmt::format("note: {} {}; these are in {}", dirs.front(),
+                           access(dirs.front().c_str(), F_OK) == 0
+                               ? "has no recording"
+                               : "is not there",
+                           fmt::join(dirs.begin() + 1, dirs.end(), ", ")));
   Page page(io.columns, io.out_is_terminal && !io.no_color);
-  for (const merge::Recording& recording : recordings) Show(recording, &page);
+  for (const merge::Recording& recording : recordings)
+    Show(recording, dirs, named, &page);
   Write(io.out, page.text());
   return FinishOutput(io, "list") ? kDone : kFailed;
 }

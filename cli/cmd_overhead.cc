@@ -519,7 +519,8 @@ std::string Comparison::AsText(const Io& io) const {
   Page page(io.columns, io.out_is_terminal && !io.no_color);
   const Range bare = RangeOf(modes_[0].seconds);
   page.Labeled("bare",
-               fmt::format("{} ({} to {}), {}", Seconds(bare.median),
+               fmt::format("{} in the median ({} to {}), {}",
+                           Seconds(bare.median),
                            Seconds(bare.low), Seconds(bare.high),
                            FormatCounted(static_cast<uint64_t>(rounds_),
                                          "round", "rounds")),
@@ -530,7 +531,9 @@ std::string Comparison::AsText(const Io& io) const {
     page.Labeled(
         m.title,
         fmt::format(
-            "{}, {:+.2f} % ({})", Seconds(Median(m.seconds)), r.median,
+            "{} in the median; each run against the bare one of its round: "
+            "{:+.2f} % in the median ({})",
+            Seconds(Median(m.seconds)), r.median,
             r.probability > 0
                 ? fmt::format(
                       "{:+.2f} to {:+.2f} %, which holds the true value "

@@ -818,14 +818,14 @@ Recorded RecordProgram(RecordingOptions o, const Io& io) {
                             : shim + " cannot be named in LD_PRELOAD: install "
                                      "ingero in a folder without blank or "
                                      "colon in its name");
-    return {kFailed, ""};
+    return {kFailed, "", false};
   }
   bool there = false;
   if (const std::string why = WhyNotRun(o.program[0], &there); !why.empty()) {
     PrintError(io, o.command, why);
-    return {there ? kNotRunnable : kNotFound, ""};
+    return {there ? kNotRunnable : kNotFound, "", false};
   }
-  if (auto status = PrepareFolder(&o, io)) return {*status, ""};
+  if (auto status = PrepareFolder(&o, io)) return {*status, "", false};
 
   // Where it is ignored, nobody would tell us of the program's end.
   std::signal(SIGCHLD, SIG_DFL);
@@ -834,13 +834,13 @@ Recorded RecordProgram(RecordingOptions o, const Io& io) {
   const int status = session.Record(shim);
   if (session.not_started()) {
     session.StopKernelSide();
-    return {status, ""};
+    return {status, "", false};
   }
   SayWhenStopped(o.kept ? "ingero: stopped; what was recorded is kept: 'ingero "
                           "merge' makes a store of it"
                         : "ingero: stopped; nothing is left behind");
   session.MergeAndExplain();
-  return {status, session.store()};
+  return {status, session.store(), true};
 }
 
 int RunRun(const Args& args, const Io& io) {

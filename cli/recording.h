@@ -31,6 +31,7 @@ struct RecordingOptions {
 struct Recorded {
   int exit_status = kFailed;  // as `ingero run --help` has it
   std::string store;          // "" = there is none, and it was said why
+  bool started = false;       // false: the program was not, and it was said why
 };
 
 // REQUIRES: !options.program.empty()

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <streambuf>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ingero::import {
@@ -40,8 +41,13 @@ class GzBuffer : public std::streambuf {
   // "" = nothing went wrong.
   std::string Problem() const {
     int error = Z_OK;
-    const char* text = gzerror(file_, &error);
-    return error == Z_OK || error == Z_STREAM_END ? "" : text;
+    std::string text = gzerror(file_, &error);
+    if (error == Z_OK || error == Z_STREAM_END) return "";
+    // zlib's own name of a file that it was handed open: "<fd:3>: ".
+    if (const size_t end = text.find(">: ");
+        text.starts_with("<fd:") && end != std::string::npos)
+      text.erase(0, end + 3);
+    return text;
   }
 
  protected:
@@ -49,13 +55,18 @@ class GzBuffer : public std::streambuf {
     const int got = gzread(file_, bytes_.data(),
                            static_cast<unsigned>(bytes_.size()));
     if (got <= 0) return traits_type::eof();
-    setg(bytes_.data(), bytes_.data(), bytes_.data() + got);
+    // A mark of the byte order, as some editors put it before a text.
+    const bool marked = at_begin_ && got > 3 &&
+                        std::string_view(bytes_.data(), 3) == "\xEF\xBB\xBF";
+    at_begin_ = false;
+    setg(bytes_.data(), bytes_.data() + (marked ? 3 : 0), bytes_.data() + got);
     return traits_type::to_int_type(*gptr());
   }
 
  private:
   gzFile file_ = nullptr;
   int64_t bytes_of_file_ = 0;
+  bool at_begin_ = true;
   std::vector<char> bytes_ = std::vector<char>(1 << 18);
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "import/import.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -21,6 +24,11 @@ bool Has(std::string_view text, std::string_view what) {
 }  // namespace
 
 Result<Format> FormatOf(const std::string& path) {
+  struct stat st;
+  if (stat(path.c_str(), &st) != 0 && errno == ENOENT)
+    return Status::Error(path +
+                         ": there is no such file; give the path of what "
+                         "torch.profiler, nsys export or perf script wrote");
   INGERO_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   char start[16] = {};
   INGERO_ASSIGN_OR_RETURN(const size_t size,

@@ -35,6 +35,17 @@ bool Joins(uint16_t table) {
   return FindTable(table) != nullptr && table != keyframe_table::kSchema.id;
 }
 
+// A recording's id ends in the beginning of the boot's.
+std::string WithoutBoot(std::string recording, const std::string& boot) {
+  for (const size_t digits : {8, 4}) {
+    const size_t at = recording.find("-" + boot.substr(0, digits));
+    if (boot.size() < digits || at == std::string::npos) continue;
+    recording.replace(at + 1, digits, digits, '0');
+    break;
+  }
+  return recording;
+}
+
 bool Describes(uint16_t table) { return table >= process_table::kSchema.id; }
 
 std::string NameOf(uint16_t table) {
@@ -359,10 +370,12 @@ class Redacter : public Rewriter {
   }
   Status WriteDescription(const TraceReader& reader) override {
     INGERO_RETURN_IF_ERROR(
-        Rewrite(reader, fact_table::kSchema, [this](std::string* text) {
+        Rewrite(reader, fact_table::kSchema, [&](std::string* text) {
           std::vector<std::string> parts = Parts(*text, 2);
           if (parts[0] == "host" && what_.host)
             parts[1] = "host";
+          else if (parts[0] == "recording" && what_.host)
+            parts[1] = WithoutBoot(parts[1], reader.FactText("boot_id"));
           else if (parts[0] == "boot_id" && what_.host)
             parts[1] = std::string(parts[1].size(), '0');
           else

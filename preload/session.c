@@ -639,8 +639,10 @@ static void fill_header(struct ingero_stream_header *h)
 		h->run_id = to_number(run);
 	if (SYS4(SYS_stat, "/proc/self/ns/pid", &st, 0, 0) == 0)
 		h->pid_namespace = st.st_ino;
-	read_file("/proc/self/comm", h->comm, sizeof(h->comm));
-	h->comm[strcspn(h->comm, "\n")] = 0;
+	/* Its last byte alone is not of the name, which may hold any. */
+	n = read_file("/proc/self/comm", h->comm, sizeof(h->comm));
+	if (n > 0 && h->comm[n - 1] == '\n')
+		h->comm[n - 1] = 0;
 	if (SYS4(SYS_uname, &host, 0, 0, 0) == 0) {
 		n = strnlen(host.nodename, sizeof(h->host) - 1);
 		memcpy(h->host, host.nodename, n);

@@ -92,6 +92,20 @@ class ShimTest(CheckCase):
         self.assertEqual(self.check(status=1, INGERO_DIR="/proc/none")
                          ["Folder"]["state"], "failed")
 
+    def test_no_room(self):
+        """That is not ours to have reported."""
+        full = os.path.join(self.dir, "full")
+        os.mkdir(full)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs",
+                           full], capture_output=True).returncode != 0:
+            self.skipTest("no tmpfs can be mounted")
+        self.addCleanup(subprocess.run, ["umount", full], check=True)
+        shim = self.check(TMPDIR=full)["Shim"]
+        self.assertEqual(shim["state"], "not-tried")
+        self.assertIn(full, shim["text"])
+        self.assertIn("No space left", shim["text"])
+        self.assertIn("TMPDIR", shim["todo"])
+
     def test_text_and_usage(self):
         done = subprocess.run([OPTIONS.ingero, "check"], env=self.env,
                               text=True, capture_output=True, timeout=90)

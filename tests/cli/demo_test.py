@@ -89,6 +89,11 @@ class DemoCase(unittest.TestCase):
 class DemoTest(DemoCase):
     """Without the kernel side, which needs root."""
 
+    def test_a_folder_that_cannot_be_used(self):
+        done = self.ingero("demo", "--cuda-only", "--dir", "/proc/x", status=1)
+        self.assertIn("/proc/x", done.stderr)
+        self.assertNotIn("simulated program ended", done.stderr)
+
     def test_every_scenario_is_one_of_the_simulator(self):
         simulator = pathlib.Path(OPTIONS.ingero).parent / "starve_sim"
         presets = subprocess.run([simulator, "--list"], check=True, text=True,

@@ -231,6 +231,27 @@ class RunTest(RunCase):
         self.assertRegex(text, r"recorded starved_loader/\d+ \(")
         self.assertNotIn("not seen", text)
 
+    def test_list_of_two_folders_and_what_cannot_be_read(self):
+        two = os.path.join(self.dir, "two")
+        for folder in self.trace, two:
+            self.run_it("-q", "--dir", folder, OPTIONS.program, "--steps", "5")
+        listed = self.ingero("list", "--dir", self.trace, "--dir", two).stdout
+        self.assertNotIn("not merged", listed)
+        for folder in self.trace, two:  # a path is not broken
+            self.assertRegex(listed, rf"store +{folder}/\S+\.store\s+\(")
+        for store in os.listdir(two):
+            if store.endswith(".store"):
+                shutil.rmtree(os.path.join(two, store))
+        listed = self.words(self.ingero("list", "--dir", self.trace, "--dir",
+                                        two).stdout)
+        self.assertRegex(listed, rf"not merged; ingero merge --dir {self.trace} "
+                                 rf"--dir {two} --recording \S+")
+        with open(two + "/cuda-9-9.ingero", "w") as f:
+            f.write("x")
+        listed = self.words(self.ingero("list", "--dir", two).stdout)
+        self.assertIn("1 that cannot be read", listed)
+        self.assertNotIn(" /0", listed)
+
     def test_children_that_live_on_are_named(self):
         done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
                            "sleep 3 >/dev/null 2>&1 & sleep 0.7; exit 0")

@@ -68,6 +68,13 @@ class ShareTest(unittest.TestCase):
         self.assertEqual(json.loads(self.ingero(
             "explain", "--json", "--db", "some.store").stdout)["trace"]["host"],
             "host")
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            boot = f.read()[:4]
+        whole, shared = (json.loads(self.ingero(
+            "store", "info", "--json", store).stdout)["recording"]
+            for store in ("whole.store", "some.store"))
+        self.assertIn("-" + boot, whole)
+        self.assertEqual(shared, whole.replace("-" + boot, "-0000"))
         self.ingero("share", "--redact", "all", "--db", "whole.store", "-o",
                     "all.store")
         everything = self.everything("all.store")

@@ -274,6 +274,34 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(ns["busy"] // 1000,
                          (STEPS - 1) * KERNEL_END + SYNC_END - 10, ns)
 
+    def test_a_mark_of_the_byte_order(self):
+        path = os.path.join(self.dir, "bom.json")
+        with open(path, "w", encoding="utf-8-sig") as f:
+            json.dump(kineto(), f)
+        done = subprocess.run([OPTIONS.ingero, "import", path, "-o",
+                               self.dir + "/bom.store"], text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_cannot_be_read_says_what_to_do(self):
+        cut = os.path.join(self.dir, "cut.json.gz")
+        with open(cut, "wb") as f:
+            whole = gzip.compress(json.dumps(kineto()).encode())
+            f.write(whole[:len(whole) // 2])
+        pipe, loop = self.dir + "/pipe", self.dir + "/loop"
+        os.mkfifo(pipe)
+        os.symlink(loop, loop)
+        for path, says in ((cut, "unexpected end of file"),
+                           (pipe, "name a file"), (loop, "name the file"),
+                           (self.dir + "/nope", "give the path")):
+            done = subprocess.run([OPTIONS.ingero, "import", path, "-o",
+                                   self.dir + "/x.store"], text=True,
+                                  capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(says, done.stderr)
+            self.assertNotIn("<fd:", done.stderr)
+
     def test_what_is_refused(self):
         good = self.write("good.json", kineto())
         with open(os.path.join(self.dir, "rep.nsys-rep"), "w") as f:
