@@ -126,7 +126,8 @@ int Info(const Asked& asked, const Io& io) {
   Page page(io.columns, io.out_is_terminal && !io.no_color);
   constexpr int kLabel = 11;
   const auto fact = [&](std::string_view label, const std::string& text) {
-    page.Labeled(label, SanitizeForTerminal(text), 0, kLabel);
+    page.Labeled(label, SanitizeForTerminal(text), 0, kLabel, 0,
+                 /*cut=*/false);
   };
   fact("Store", fmt::format("{} ({})", trace.file().path(), FormatBytes(file)));
   fact("Version",
@@ -217,12 +218,13 @@ int Check(const Asked& asked, const Io& io) {
                    fmt::format(": whole: {} blocks with {} rows, {}; checksums, "
                                "keys, times and counts are as they were written.",
                                FormatCount(c.blocks), FormatCount(c.rows),
-                               FormatBytes(c.bytes)));
+                               FormatBytes(c.bytes)),
+                   0, 0, /*cut=*/false);
     Write(io.out, page.text());
   } else {
     Page page(io.columns, false);
     for (const std::string& problem : c.problems)
-      page.Paragraph(SanitizeForTerminal(problem), 0, 2);
+      page.Paragraph(SanitizeForTerminal(problem), 0, 2, /*cut=*/false);
     for (size_t i = 0; i < c.damage.size() && i < kDamageShown; ++i) {
       const merge::StoreDamage& d = c.damage[i];
       const bool placed = c.span.length() > Ns(0) &&
@@ -282,7 +284,7 @@ int Report(const merge::Rewritten& r, const std::string& told, const Io& io) {
                   FormatBytes(r.bytes_after), FormatCount(r.rows_before),
                   FormatCount(r.rows_after), FormatCount(r.blocks_before),
                   FormatCount(r.blocks_after)),
-      0, 2);
+      0, 2, /*cut=*/false);
   Write(io.out, page.text());
   return FinishOutput(io, "store") ? kDone : kFailed;
 }
@@ -294,7 +296,7 @@ int NotChanged(const merge::Rewritten& r, const std::string& why,
                                                 SanitizeForTerminal(r.path),
                                                 FormatBytes(r.bytes_after))
                                   : std::string()),
-                 0, 2);
+                 0, 2, /*cut=*/false);
   Write(io.out, page.text());
   return FinishOutput(io, "store") ? kDone : kFailed;
 }

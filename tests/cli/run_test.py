@@ -252,6 +252,23 @@ class RunTest(RunCase):
         self.assertIn("1 that cannot be read", listed)
         self.assertNotIn(" /0", listed)
 
+    def test_a_first_merge_without_events_is_new(self):
+        self.run_it("-q", OPTIONS.program, "--steps", "5")
+        for name in os.listdir(self.trace):
+            if name.endswith(".ingero"):  # its header alone
+                os.truncate(os.path.join(self.trace, name), 64 << 10)
+        store = os.path.join(self.dir, "x.store")
+        self.assertRegex(self.ingero("merge", "-o", store).stderr,
+                         r"(?m)^merged ")
+        self.assertRegex(self.ingero("merge", "-o", store).stderr,
+                         r"(?m)^nothing new ")
+
+    def test_a_line_break_in_a_name(self):
+        odd = os.path.join(self.dir, "odd\nname")
+        os.symlink(OPTIONS.program, odd)
+        self.run_it("-q", odd, "--steps", "5")
+        self.assertRegex(self.ingero("list").stdout, r"odd name/\d+")
+
     def test_children_that_live_on_are_named(self):
         done = self.run_it("sh", "-c", f"{OPTIONS.program} --steps 10; "
                            "sleep 3 >/dev/null 2>&1 & sleep 0.7; exit 0")

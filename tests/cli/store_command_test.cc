@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "base/stream_frame.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/render/json.h"
 #include "merge/merge.h"
@@ -99,6 +100,23 @@ TEST_F(StoreCommand, CompactingChangesNoAnswer) {
   const Outcome again = RunIt({"store", "compact", store_});
   EXPECT_EQ(again.status, kDone);
   EXPECT_NE(again.out.find("Nothing to gain"), std::string::npos) << again.out;
+}
+
+// The same rows, by whichever command.
+TEST_F(StoreCommand, RowsAreCountedAlike) {
+  const auto rows = [](const std::string& store) {
+    return FormatCount(
+        JsonOf({"store", "check", store, "--json"})["rows"].get<uint64_t>());
+  };
+  const std::string kept = rows(INGERO_KEPT_STORE);
+  EXPECT_EQ(rows(store_), kept);
+  const Outcome again =
+      RunIt({"store", "compact", INGERO_KEPT_STORE, "-o", dir_ / "b.store"});
+  std::istringstream text(again.out);
+  std::string words;
+  for (std::string word; text >> word;) words += word + " ";
+  EXPECT_NE(words.find(kept + " and " + kept + " rows"), std::string::npos)
+      << kept << ": " << words;
 }
 
 // Whoever names an output gets one, or is told why not.
