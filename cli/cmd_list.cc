@@ -52,19 +52,26 @@ std::string Programs(const merge::Recording& recording) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Where one of the folders holds it, "" = none does.
+// "" = it is not merged. `alone`: what each folder has for itself, where it may
+// have another id.
 std::string StoreOf(const merge::Recording& recording,
-                    const std::vector<std::string>& dirs) {
+                    const std::vector<merge::Recording>& alone) {
   if (recording.merged) return recording.store_path;
-  for (const std::string& dir : dirs)
-    if (std::string store = dir + "/" + recording.id + ".store";
-        access((store + "/data.mdb").c_str(), F_OK) == 0)
-      return store;
+  for (const merge::Recording& r : alone)
+    for (const merge::StreamInfo& s : r.streams)
+      if (r.merged && s.problem.empty() &&
+          std::any_of(recording.streams.begin(), recording.streams.end(),
+                      [&](const merge::StreamInfo& own) {
+                        return own.problem.empty() &&
+                               own.stream_id == s.stream_id;
+                      }))
+        return r.store_path;
   return "";
 }
 
 // `named`: that the user named the folders.
 void Show(const merge::Recording& recording,
+          const std::vector<merge::Recording>& alone,
           const std::vector<std::string>& dirs, bool named, Page* page) {
   uint64_t bytes = 0, cuda = 0, kernel = 0, unreadable = 0;
   bool live = false;
@@ -105,7 +112,7 @@ void Show(const merge::Recording& recording,
                   FormatBytes(bytes)),
       2, 10);
   page->Labeled("programs", Programs(recording), 2, 10);
-  const std::string store = StoreOf(recording, dirs);
+  const std::string store = StoreOf(recording, alone);
   std::string merge = "not merged; ingero merge";
   if (named)
     for (const std::string& dir : dirs) merge += " --dir " + ShellWord(dir);
@@ -151,6 +158,11 @@ int RunList(const Args& args, const Io& io) {
                            fmt::join(dirs, ", ")));
     return kFailed;
   }
+  std::vector<merge::Recording> alone;
+  if (dirs.size() > 1)
+    for (const std::string& dir : dirs)
+      for (merge::Recording& r : merge::ListRecordings({dir}))
+        alone.push_back(std::move(r));
   // Under sudo, or with INGERO_DIR, another folder is looked at, too.
   const auto in_first = [&](const merge::Recording& r) {
     return std::any_of(r.streams.begin(), r.streams.end(),
@@ -167,7 +179,7 @@ int RunList(const Args& args, const Io& io) {
                            fmt::join(dirs.begin() + 1, dirs.end(), ", ")));
   Page page(io.columns, io.out_is_terminal && !io.no_color);
   for (const merge::Recording& recording : recordings)
-    Show(recording, dirs, named, &page);
+    Show(recording, alone, dirs, named, &page);
   Write(io.out, page.text());
   return FinishOutput(io, "list") ? kDone : kFailed;
 }

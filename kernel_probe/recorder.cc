@@ -58,8 +58,11 @@ const char* LossText(uint32_t loss) {
 }
 
 Status WriteFailure(const std::string& path, const Status& status) {
-  return Status::Error(path + ": " + status.message() +
-                       ", as with another folder (--dir, INGERO_DIR)");
+  // Another folder of the same kind does not raise a limit.
+  const bool limit = status.message().find("ulimit") != std::string::npos;
+  return Status::Error(
+      path + ": " + status.message() +
+      (limit ? "" : ", as with another folder (--dir, INGERO_DIR)"));
 }
 
 double CpuSeconds() {
@@ -346,7 +349,7 @@ void Recorder::Loop() {
         told_write_failure_ = true;
         std::fprintf(stderr,
                      "%singero-kprobe: %s cannot be written to and rows are "
-                     "being lost; free disk space\n",
+                     "being lost; free disk space, or raise ulimit -f\n",
                      live_ ? "\r\033[K" : "",
                      SanitizeForTerminal(output_.path).c_str());
       }
