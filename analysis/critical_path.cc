@@ -48,16 +48,6 @@ bool TimedOutOnLock(const Segment& s) {
          length <= kSwitchIntervalMost;
 }
 
-// A thread that sleeps so shortly looks again and again whether something is
-// ready: it polls. Longer sleeps may be what the program wants.
-constexpr Ns kPollMost{2'500'000};
-
-bool Polls(const Segment& s) {
-  return s.state == ThreadState::kSleeping && s.woken_by_irq &&
-         s.end - s.begin <= kPollMost &&
-         ReasonOfSleep(s.syscall) == Reason::kSleepTimer;
-}
-
 // What a program does anyway before it runs: code, loading, uploading. Waiting
 // for a CPU, or for somebody else, keeps its own name.
 bool IsStartUpWork(Reason reason) {
@@ -206,28 +196,13 @@ const MemoryStall* PathWalker::StallBefore(ThreadIndex thread, Ns t) const {
   return &*std::prev(at);
 }
 
-bool PathWalker::InTree(ThreadIndex thread, ProcessIndex process) {
-  const std::vector<Process>& all = trace_.processes();
-  if (tree_of_ != process) {
-    tree_of_ = process;
-    tree_.assign(all.size(), kNotAsked);
-  }
-  const ProcessIndex p = trace_.threads()[thread].process;
-  if (p >= all.size()) return false;
-  if (tree_[p] == kNotAsked) {
-    const auto descends = [&all](ProcessIndex from, ProcessIndex to) {
-      for (int depth = 0; from < all.size() && depth < 64; ++depth) {
-        if (from == to) return true;
-        from = all[from].parent;
-      }
-      return false;
-    };
-    tree_[p] = !all[p].is_kernel && !all[p].is_ingero &&
-                       (descends(p, process) || descends(process, p))
-                   ? kIn
-                   : kOut;
-  }
-  return tree_[p] == kIn;
+// By its executable file; where that is not known, by its name.
+bool PathWalker::RunsPython(ProcessIndex p) const {
+  if (p >= trace_.processes().size()) return false;
+  const Process& process = trace_.processes()[p];
+  std::string_view name = process.exe.empty() ? process.name : process.exe;
+  name.remove_prefix(name.rfind('/') + 1);
+  return name.starts_with("python");
 }
 
 ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
@@ -376,27 +351,14 @@ ThreadIndex PathWalker::Walk(ProcessIndex process, const StarvedPiece& piece,
         } else {
           cell.reason = ReasonOfSleep(segment.syscall);
         }
-        // Where a timer ended the sleep and others ran meanwhile, the path is
-        // theirs.
         runners_.clear();
         if (!culprit_known && TimedOutOnLock(segment) &&
+            RunsPython(threads[current].process) &&
             calls->At(current, t).func == kNone) {
-          // The holder's, for as long as nobody else of the process ran.
+          // The path is the holder's for as long as nobody else of the process
+          // ran.
           const ProcessIndex own = threads[current].process;
-          timelines_.Runners(
-              {low, t}, Timelines::kAlone,
-              [&](ThreadIndex thread) {
-                return thread != current && threads[thread].process == own;
-              },
-              &runners_);
-        } else if (!culprit_known && Polls(segment)) {
-          // What it polls for, somebody of the program was making.
-          timelines_.Runners(
-              {low, t}, Timelines::kAny,
-              [&](ThreadIndex thread) {
-                return thread != current && InTree(thread, process);
-              },
-              &runners_);
+          timelines_.OnlyRunners(own, current, {low, t}, &runners_);
         }
         const auto emit_asleep = [&](Interval range) {
           if (range.empty()) return;

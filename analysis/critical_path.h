@@ -5,9 +5,9 @@
 // is its own, runnable time belongs to whoever held the CPU or to the cgroup's
 // CPU quota, sleep leads to the thread that ended the sleep, at that moment.
 // Chains end at an interrupt, the idle task or a kernel thread: there the
-// sleeper's system call says what it waited for. Nothing wakes a thread that
-// polls in short timed sleeps, or that waits for an interpreter lock: there the
-// path goes to the threads of the program that ran meanwhile.
+// sleeper's system call says what it waited for. A thread of CPython that waits for the
+// interpreter lock is woken by a timer: there the path goes to the thread that ran
+// meanwhile.
 //
 // Invariants: (1) the stretches emitted for a piece tile it exactly.
 //             (2) time only moves backward; hops without progress are bounded.
@@ -143,17 +143,12 @@ class PathWalker {
  private:
   // The thread's last that begins before t; nullptr = none.
   const MemoryStall* StallBefore(ThreadIndex thread, Ns t) const;
-  // Of `process`, a descendant of it, or a process above it.
-  bool InTree(ThreadIndex thread, ProcessIndex process);
+  bool RunsPython(ProcessIndex p) const;
 
   const TraceSource& trace_;
   Timelines& timelines_;
   std::vector<MemoryStall> stalls_;  // by thread and end
   std::vector<Timelines::Runner> runners_;  // scratch
-  // InTree() of that process, by process.
-  enum Membership : uint8_t { kNotAsked, kIn, kOut };
-  ProcessIndex tree_of_ = kNone;
-  std::vector<Membership> tree_;
 };
 
 }  // namespace ingero::analysis

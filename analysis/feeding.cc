@@ -10,6 +10,9 @@ namespace {
 
 bool Told(const Call& call) { return call.gpu_end != Ns(INT64_MIN); }
 
+// cudaErrorNotReady, CUDA_ERROR_NOT_READY.
+constexpr uint32_t kNotReady = 600;
+
 // 0, cudaStreamLegacy and cudaStreamPerThread: one default stream.
 uint64_t Normalise(uint64_t handle) { return handle <= 2 ? 0 : handle; }
 
@@ -560,6 +563,14 @@ void FeedingModel::OnCall(const Call& call, std::vector<FeedPiece>* out) {
       if (!d.started || position <= d.streams[stream].drained) return;
       const bool waits = traits.call_class == CallClass::kSyncStream ||
                          traits.call_class == CallClass::kSyncEvent;
+      if (!waits && call.result == kNotReady &&
+          d.state == FeedState::kUnknown) {
+        // That work was given before the last stretch began, and still is not
+        // done.
+        if (FeedPiece* piece =
+                Emit(d, at, call.begin, call.thread, CallClass::kOther, out))
+          piece->state = FeedState::kBusy;
+      }
       if (waits) {
         ++d.waiting;
         Push(call, call.end, EndKind::kWaitEnds, traits.call_class, at, stream,

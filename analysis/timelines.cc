@@ -460,17 +460,30 @@ size_t Timelines::CpuIndexBefore(uint16_t cpu, Ns t) {
   return static_cast<size_t>(it - list.begin()) - 1;  // SIZE_MAX: before all
 }
 
-void Timelines::Sweep(Ns begin, HowMany how_many, std::vector<Runner>* out) {
+void Timelines::OnlyRunners(ProcessIndex process, ThreadIndex but,
+                            Interval range, std::vector<Runner>* out) {
   out->clear();
+  edges_.clear();
+  const std::vector<Thread>& threads = trace_.threads();
+  for (size_t cpu = 0; cpu < cpus_.size(); ++cpu)
+    ForHolders(static_cast<uint16_t>(cpu), range,
+               [&](const CpuSegment& s, Interval part) {
+                 if (s.thread == kNone || s.thread == but || part.empty() ||
+                     threads[s.thread].process != process)
+                   return;
+                 edges_.push_back({part.begin, s.thread, true});
+                 edges_.push_back({part.end, s.thread, false});
+               });
   std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
     return std::tie(a.t, a.begins, a.thread) < std::tie(b.t, b.begins, b.thread);
   });
-  on_cpu_.clear();  // sorted
-  Ns since = begin;
+  // Of one that runs, the sum of all is its number.
+  size_t running = 0;
+  uint64_t sum = 0;
+  Ns since = range.begin;
   for (const Edge& e : edges_) {
-    if (since < e.t && !on_cpu_.empty() &&
-        (how_many == kAny || on_cpu_.size() == 1)) {
-      const ThreadIndex thread = on_cpu_.front();
+    if (running == 1 && since < e.t) {
+      const auto thread = static_cast<ThreadIndex>(sum);
       if (!out->empty() && out->back().thread == thread &&
           out->back().range.end == since)
         out->back().range.end = e.t;
@@ -478,11 +491,13 @@ void Timelines::Sweep(Ns begin, HowMany how_many, std::vector<Runner>* out) {
         out->push_back({{since, e.t}, thread});
     }
     since = e.t;
-    const auto at = std::lower_bound(on_cpu_.begin(), on_cpu_.end(), e.thread);
-    if (e.begins)
-      on_cpu_.insert(at, e.thread);
-    else if (at != on_cpu_.end() && *at == e.thread)
-      on_cpu_.erase(at);
+    if (e.begins) {
+      ++running;
+      sum += e.thread;
+    } else {
+      --running;
+      sum -= e.thread;
+    }
   }
   std::reverse(out->begin(), out->end());
 }

@@ -104,27 +104,14 @@ class Timelines {
     }
   }
 
-  // Parts of `range`, newest first, in which threads that `in` accepts were on a
-  // CPU: exactly one of them, or any (of several the first by index).
+  // Parts of `range`, newest first, in which of the threads of `process`, but
+  // for one, exactly one was on a CPU.
   struct Runner {
     Interval range;
     ThreadIndex thread = kNone;
   };
-  enum HowMany { kAlone, kAny };
-  template <typename F>
-  void Runners(Interval range, HowMany how_many, F in,
-               std::vector<Runner>* out) {
-    edges_.clear();
-    for (size_t cpu = 0; cpu < cpus_.size(); ++cpu)
-      ForHolders(static_cast<uint16_t>(cpu), range,
-                 [&](const CpuSegment& s, Interval part) {
-                   if (s.thread == kNone || part.empty() || !in(s.thread))
-                     return;
-                   edges_.push_back({part.begin, s.thread, true});
-                   edges_.push_back({part.end, s.thread, false});
-                 });
-    Sweep(range.begin, how_many, out);
-  }
+  void OnlyRunners(ProcessIndex process, ThreadIndex but, Interval range,
+                   std::vector<Runner>* out);
 
   // The stretch without scheduling data that covers the instant just before
   // t, else an empty interval whose end is where the newest such stretch
@@ -205,7 +192,6 @@ class Timelines {
   CpuState& Cpu(uint16_t cpu);
   size_t CpuIndexBefore(uint16_t cpu, Ns t);
   CpuSegment CpuPrehistory(uint16_t cpu) const;
-  void Sweep(Ns begin, HowMany how_many, std::vector<Runner>* out);
 
   const TraceSource& trace_;
   std::vector<Interval> unknown_;  // sorted, disjoint
@@ -237,8 +223,7 @@ class Timelines {
     ThreadIndex thread;
     bool begins;
   };
-  std::vector<Edge> edges_;            // scratch of Runners
-  std::vector<ThreadIndex> on_cpu_;    // scratch of Sweep
+  std::vector<Edge> edges_;  // scratch of OnlyRunners
   uint64_t switches_read_ = 0, disordered_ = 0;
 };
 

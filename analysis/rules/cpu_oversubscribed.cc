@@ -13,7 +13,7 @@ namespace {
 
 Ns Take(const Context& context, const PathCell& cell, Ns left) {
   if (cell.reason != Reason::kWaitingForCpu || cell.culprit == kNone ||
-      context.IsIngero(cell.culprit) || !context.InTree(cell.culprit))
+      context.IsIngero(cell.culprit) || !context.OfJob(cell.culprit))
     return Ns(0);
   return left;
 }

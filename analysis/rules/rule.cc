@@ -61,12 +61,16 @@ bool Context::InTree(ThreadIndex thread) const {
          facts.launchers.end();
 }
 
+bool Context::OfJob(ThreadIndex thread) const {
+  if (InTree(thread)) return true;
+  const ProcessIndex p = ProcessOf(thread);
+  return p != kNone && !facts.launchers.empty() &&
+         Descends(p, facts.launchers.back()) && SameProgram(p, facts.process);
+}
+
 bool Context::HandsWork(ThreadIndex thread) const {
   if (InTree(thread)) return !IsWorker(thread);
-  const ProcessIndex p = ProcessOf(thread);
-  return p != kNone && report.processes[p].has_cuda &&
-         !facts.launchers.empty() && Descends(p, facts.launchers.back()) &&
-         SameProgram(p, facts.process);
+  return OfJob(thread) && report.processes[ProcessOf(thread)].has_cuda;
 }
 
 namespace {

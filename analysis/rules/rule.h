@@ -135,6 +135,9 @@ class Context {
   bool InTree(ThreadIndex thread) const;
   // Of the program, but no descendant: also other CUDA processes of a launcher.
   bool HandsWork(ThreadIndex thread) const;
+  // In the tree, or below the same launcher and of the same file: a rank of the
+  // job, or its worker.
+  bool OfJob(ThreadIndex thread) const;
   // Whether they run the same file; one that has executed nothing, its parent's.
   bool SameProgram(ProcessIndex a, ProcessIndex b) const;
   // A descendant that the path runs through: it supplies the program.

@@ -35,6 +35,24 @@ void Describe(const Context& context, const Tally& tally, Finding* finding) {
       in = syscall;
     }
   }
+  // Whoever sleeps may hold what another thread of the process needs.
+  // The submitting thread's own timed sleep is another cause.
+  Ns siblings;
+  for (const auto& [thread, time] : tally.threads)
+    if (context.IsOwn(thread)) siblings += time;
+  if (siblings * 2 > tally.total() &&
+      ReasonOfSleep(in) == Reason::kSleepTimer) {
+    finding->claim = "The GPU waited " + context.Lost(tally) +
+                     " for another thread of the same process, which slept in " +
+                     SyscallName(in) + " meanwhile: " +
+                     context.Top(tally.threads, 3, tally.total()) +
+                     ". It held a lock, or was to bring what was awaited.";
+    Recommend(finding,
+              "Let that thread not sleep while others wait for it: release the "
+              "lock before, or wait for the data outside of it.",
+              tally.known);
+    return;
+  }
   finding->claim = "The GPU waited " + context.Lost(tally) +
                    " for data from elsewhere: " +
                    context.Top(tally.threads, 3, tally.total()) +

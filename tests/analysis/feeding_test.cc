@@ -170,12 +170,12 @@ TEST(FeedingTest, EventDrainsUpToItsRecordOnly) {
             "busy[70,71)");
 }
 
-TEST(FeedingTest, SuccessfulQueryDrainsAndNotReadyDoesNot) {
+TEST(FeedingTest, SuccessfulQueryDrainsAndNotReadyProvesThatItWasBusy) {
   EXPECT_EQ(Pieces("call 10us 15us 1 launch\n"
                    "call 20us 21us 1 streamQuery result=600\n"
                    "call 30us 31us 1 streamQuery\n"
                    "call 40us 41us 1 launch\n"),
-            "unknown[10,31) idle[31,40) unknown[40,41)");
+            "busy[10,20) unknown[20,31) idle[31,40) unknown[40,41)");
 }
 
 TEST(FeedingTest, DriverCallsInsideRuntimeCallsChangeNothing) {

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +27,6 @@ class BatchChannel {
   // Worker: a batch is ready; waits for room. False: the trainer has closed.
   virtual bool Put() = 0;
   virtual bool Take() = 0;  // trainer: waits for a batch; false: worker gone
-  virtual bool Ready() = 0;  // trainer: Take() will not wait
   virtual void WorkerSide() {}   // after fork
   virtual void TrainerSide() {}  // after fork
   virtual void Close() {}        // trainer: no more batches
@@ -60,10 +58,6 @@ class PipeChannel : public BatchChannel {
     }
     Write(credit_[1], "c", 1);
     return true;
-  }
-  bool Ready() override {
-    pollfd p = {data_[0], POLLIN, 0};
-    return poll(&p, 1, 0) != 0;
   }
   void WorkerSide() override {
     close(data_[0]);
@@ -128,8 +122,6 @@ class FutexChannel : public BatchChannel {
     Up(&shared_->credits);
     return true;
   }
-
-  bool Ready() override { return shared_->ready != 0; }
 
  private:
   struct Shared {

@@ -65,7 +65,6 @@ using nlohmann::json;
   X(host_us, 0, "CPU time of the trainer a step")                            \
   X(touch_pages, 0, "fresh pages touched by the trainer a step")             \
   X(sleep_us, 0, "sleep of the trainer a step")                              \
-  X(poll_us, 0, "the trainer looks for a batch, asleep so long in between")  \
   X(stop_us, 0, "the trainer is stopped by a signal a step")                 \
   X(lock_hold_us, 0, "a sibling thread holds a mutex the trainer needs")     \
   X(gil_turns, 0, "times a step that the trainer lets go of an interpreter "  \
@@ -132,9 +131,6 @@ const Preset kPresets[] = {
     {"loader-slow-worker", "loader-cpu-bound", "", "wait", "slow-worker",
      "--workers 2 --load-cpu-us 500 --slow-worker-us 14000 --cpus 0,1 "
      "--steps 200"},
-    // Nothing wakes a trainer that polls.
-    {"loader-polled", "loader-cpu-bound", "", "wait", "worker",
-     "--workers 1 --load-cpu-us 10000 --poll-us 500 --cpus 0,1 --steps 200"},
     {"loader-oversubscribed", "loader-oversubscribed", "cpu-oversubscribed",
      "wait", "worker",
      "--workers 4 --load-cpu-us 10000 --trainer-cpus 0 --worker-cpus 1 "
@@ -663,7 +659,7 @@ class Stopper {
  public:
   explicit Stopper(uint64_t stop_ns) {
     const pid_t stopped = getpid();
-    if (pipe(ask_) != 0 || (pid_ = fork()) < 0) {
+    if (pipe(ask_) != 0 || pipe(done_) != 0 || (pid_ = fork()) < 0) {
       Die("cannot start the stopper");
     }
     if (pid_ == 0) {
@@ -672,29 +668,30 @@ class Stopper {
       for (char c; read(ask_[0], &c, 1) == 1;) {
         kill(stopped, SIGSTOP);
         Sleep(stop_ns);
+        const bool told = write(done_[1], &c, 1) == 1;
         kill(stopped, SIGCONT);
+        if (!told) {
+          break;
+        }
       }
       _exit(0);
     }
     close(ask_[0]);
+    close(done_[1]);
   }
   ~Stopper() {
     close(ask_[1]);
     waitpid(pid_, nullptr, 0);
   }
   void Stop() {
-    const uint64_t begin = Now();
-    if (write(ask_[1], "s", 1) != 1) {
+    char c = 's';
+    if (write(ask_[1], &c, 1) != 1 || read(done_[0], &c, 1) != 1) {
       Die("the stopper has ended");
-    }
-    // Until it was: nobody else takes 1 ms between two looks at the clock.
-    for (uint64_t last = begin, now; now = Now(), now - last < 1000000;) {
-      last = now;
     }
   }
 
  private:
-  int ask_[2];
+  int ask_[2], done_[2];
   pid_t pid_;
 };
 
@@ -808,11 +805,7 @@ json Train(const Options& o) {
     }
     if (!workers.empty()) {
       Part p(&part.wait, nullptr);
-      BatchChannel& channel = *workers[step % workers.size()].channel;
-      while (o.poll_us != 0 && !channel.Ready()) {
-        Sleep(o.poll_us * 1000);
-      }
-      if (!channel.Take()) {
+      if (!workers[step % workers.size()].channel->Take()) {
         Die("a worker has ended");
       }
     } else if (o.load_cpu_us + o.load_sleep_us + o.load_read_kib != 0) {
