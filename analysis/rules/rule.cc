@@ -64,13 +64,13 @@ bool Context::InTree(ThreadIndex thread) const {
 bool Context::OfJob(ThreadIndex thread) const {
   if (InTree(thread)) return true;
   const ProcessIndex p = ProcessOf(thread);
-  return p != kNone && !facts.launchers.empty() &&
-         Descends(p, facts.launchers.back()) && SameProgram(p, facts.process);
+  return p != kNone && report.processes[p].has_cuda &&
+         !facts.launchers.empty() && Descends(p, facts.launchers.back()) &&
+         SameProgram(p, facts.process);
 }
 
 bool Context::HandsWork(ThreadIndex thread) const {
-  if (InTree(thread)) return !IsWorker(thread);
-  return OfJob(thread) && report.processes[ProcessOf(thread)].has_cuda;
+  return InTree(thread) ? !IsWorker(thread) : OfJob(thread);
 }
 
 namespace {

@@ -135,8 +135,8 @@ class Context {
   bool InTree(ThreadIndex thread) const;
   // Of the program, but no descendant: also other CUDA processes of a launcher.
   bool HandsWork(ThreadIndex thread) const;
-  // In the tree, or below the same launcher and of the same file: a rank of the
-  // job, or its worker.
+  // In the tree, or a rank of the same job: below the same launcher, of the same
+  // file, and with CUDA. Without, it may be anything that an interpreter runs.
   bool OfJob(ThreadIndex thread) const;
   // Whether they run the same file; one that has executed nothing, its parent's.
   bool SameProgram(ProcessIndex a, ProcessIndex b) const;
