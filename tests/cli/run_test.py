@@ -801,8 +801,9 @@ class CompanionTest(RunCase):
         self.assertRegex(first, "another ingero-kprobe already records into "
                          r".*/a b; end it first, or record into another "
                          r"folder \(--dir, INGERO_DIR\)")
-        # What it advises where it loses events can be given here, too.
-        done = self.ingero("run", "--buffer", "3G", "true")
+        # What it advises where it loses events can be given here, too; what it
+        # would refuse is refused before anything starts.
+        done = self.ingero("run", "--buffer", "3G", "true", status=2)
         self.assertIn("3 GiB per CPU is too much", done.stderr.splitlines()[0])
 
     def test_trace_usage(self):
